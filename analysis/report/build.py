@@ -1,0 +1,282 @@
+"""From a Trace to a Report: one pass over the records, then only rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fpemu.analysis.report.definitions import Definition, definitions, describe_cast, describe_format
+from fpemu.analysis.report.numbers import plain
+from fpemu.analysis.report.rows import (
+    GRADIENTS,
+    Curve,
+    Event,
+    ScaleRow,
+    TensorRow,
+    curve,
+    tensor_row,
+)
+from fpemu.analysis.report.verdict import Verdict, judge
+from fpemu.analysis.whatif import (
+    FORMATS,
+    SCALES,
+    TOLERANCE,
+    SafeScales,
+    percent,
+    powers_of_two,
+    safe_of,
+)
+from fpemu.cast import Cast, make_cast
+from fpemu.errors import InputError
+from fpemu.format import Format
+from fpemu.moments import Moments
+from fpemu.tallies import Outcome, Tally
+
+if TYPE_CHECKING:
+    from fpemu.analysis.trace import Record, Trace
+
+__all__ = ["SCHEMA", "Report", "build"]
+
+#: Version of the JSON form; docs/report.schema.md describes it.
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything a report says, as rows; text, HTML and JSON are three views of it."""
+
+    to: Cast
+    tolerance: float
+    scales: tuple[float, ...]
+    formats: tuple[str, ...]
+    verdict: Verdict
+    provenance: tuple[tuple[str, Any], ...]
+    runs: tuple[Mapping[str, Any], ...]
+    tensors: tuple[TensorRow, ...]
+    kind_scales: tuple[ScaleRow, ...]
+    tensor_scales: tuple[ScaleRow, ...]
+    curves: tuple[Curve, ...]
+    events: tuple[Event, ...]
+    definitions: tuple[Definition, ...]
+    trace: Trace = field(repr=False, compare=False)  #: for the plots only
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON-ready dict, described in docs/report.schema.md."""
+        return {
+            "schema": SCHEMA,
+            "to": self.to.to_json(),
+            "to_text": str(self.to),
+            "tolerance": self.tolerance,
+            "scales": list(self.scales),
+            "formats": list(self.formats),
+            "verdict": self.verdict.to_json(),
+            "provenance": dict(self.provenance),
+            "runs": [dict(run) for run in self.runs],
+            "tensors": [row.to_json() for row in self.tensors],
+            "what_if": {
+                "kinds": [row.to_json() for row in self.kind_scales],
+                "tensors": [row.to_json() for row in self.tensor_scales],
+                "curves": [row.to_json() for row in self.curves],
+            },
+            "events": [event.to_json() for event in self.events],
+            "definitions": [word.to_json() for word in self.definitions],
+        }
+
+
+def build(
+    trace: Trace,
+    *,
+    to: str | Format | Cast | None = None,
+    formats: Iterable[str | Format | Cast] = FORMATS,
+    scales: Iterable[float] = SCALES,
+    tolerance: float = TOLERANCE,
+) -> Report:
+    """Return the report of a trace: is the format `to` ready for these numbers, and why not.
+
+    >>> import numpy as np
+    >>> from fpemu.analysis.trace import Trace
+    >>> from fpemu.analysis.report import build
+    >>> trace = Trace()
+    >>> trace.record("dense", "weight_gradient", np.float32([1e-8, 1e-4]), step=7)
+    >>> report = build(trace, to="float16")
+    >>> report.verdict.status.value, report.verdict.worst.name, report.verdict.first_event.step
+    ('safe_with_loss_scale', 'dense', 7)
+
+    to: the cast that is judged; unless given, the trace's own (metadata "to"), else float16.
+    formats: the others of the what-if section. scales: powers of two. tolerance: the fraction of
+    its non-zero values that a tensor may lose. An empty trace gives a report that says so.
+    """
+    judged = make_cast(to if to is not None else _asked(trace))
+    casts = list(dict.fromkeys([judged, *map(make_cast, formats)]))
+    factors = sorted({1.0, 2.0, *powers_of_two(scales)})
+    if not 0.0 <= tolerance <= 1.0:
+        raise InputError(f"tolerance {tolerance!r}: must be a fraction, from 0 to 1")
+    tensors, events = _gather(trace, judged, tolerance)
+    grid = [[t.tally.outcomes(cast, factors) for cast in casts] for t in tensors]
+    rows = tuple(
+        _row(tensor, outcomes[0], factors, judged, tolerance)
+        for tensor, outcomes in zip(tensors, grid, strict=True)
+    )
+    tensor_scales = tuple(
+        ScaleRow(t.name, t.kind, str(cast), counted[factors.index(1.0)],
+                 safe_of([counted], cast, factors, tolerance))
+        for t, outcomes in zip(tensors, grid, strict=True)
+        for cast, counted in zip(casts, outcomes, strict=True)
+    )  # fmt: skip
+    kind_scales, curves = _kinds(tensors, grid, casts, factors, tolerance)
+    gradients = [o[0] for t, o in zip(tensors, grid, strict=True) if t.kind in GRADIENTS]
+    loss_scale = safe_of(gradients, judged, factors, tolerance) if gradients else None
+    return Report(
+        to=judged,
+        tolerance=tolerance,
+        scales=tuple(factors),
+        formats=tuple(map(str, casts)),
+        verdict=judge(rows, events, loss_scale, tensor_scales, judged, tolerance),
+        provenance=_provenance(trace, judged, tolerance, len(rows)),
+        runs=_runs(trace.metadata.get("runs")),
+        tensors=rows,
+        kind_scales=kind_scales,
+        tensor_scales=tensor_scales,
+        curves=curves,
+        events=events,
+        definitions=definitions(judged, tolerance),
+        trace=trace,
+    )
+
+
+def _asked(trace: Trace) -> str | Cast:
+    """The cast that the trace was recorded for."""
+    to = trace.metadata.get("to") or "float16"
+    return Cast.from_json(to) if isinstance(to, Mapping) else str(to)
+
+
+# --- one pass over the records -----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Tensor:
+    """What is summed up of one tensor while the records pass."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    tally: Tally
+    moments: Moments
+    steps: int = 1
+
+    def add(self, record: Record) -> None:
+        self.tally = self.tally + record.tally
+        self.moments = self.moments + record.moments
+        self.steps += 1
+
+
+def _gather(
+    trace: Trace, cast: Cast, tolerance: float
+) -> tuple[list[_Tensor], tuple[Event, ...]]:
+    """Sum the records by tensor, and collect what happened at which step."""
+    tensors: dict[tuple[str, str], _Tensor] = {}
+    seen: dict[tuple[str, str, str], Event] = {}
+    for order, record in enumerate(trace.records()):
+        key = (record.name, record.kind)
+        if key in tensors:
+            tensors[key].add(record)
+        else:
+            tensors[key] = _Tensor(
+                *key, tuple(record.shape), record.tally, record.moments
+            )
+        for event in _happened(record, cast, tolerance, order):
+            known = seen.get((event.what, *key))
+            seen[(event.what, *key)] = _merged(known, event) if known else event
+    return list(tensors.values()), tuple(sorted(seen.values(), key=lambda e: (e.step, e.order)))
+
+
+def _happened(record: Record, cast: Cast, tolerance: float, order: int) -> Iterable[Event]:
+    """The events of one record."""
+    outcome = record.tally.outcome(cast)
+    for what in ("nan", "inf", "overflow", "saturated", "underflow", "invalid"):
+        n = getattr(outcome, what)
+        whole = outcome.total if what in ("nan", "inf") else outcome.nonzero
+        hard = what in ("nan", "inf", "overflow")
+        if n and (hard or n > tolerance * whole):
+            share = percent(n, whole)
+            amax = record.moments.amax if record.moments.count else None
+            yield Event(what, record.name, record.kind, record.step, n, share, amax,
+                        1, record.step, share, order)  # fmt: skip
+
+
+def _merged(known: Event, new: Event) -> Event:
+    """Keep the first step, count the steps, keep the worst."""
+    first = new if (new.step, new.order) < (known.step, known.order) else known
+    worst = new if new.worst_percent > known.worst_percent else known
+    return Event(first.what, first.name, first.kind, first.step, first.count, first.percent,
+                 first.amax, known.steps + 1, worst.worst_step, worst.worst_percent,
+                 first.order)  # fmt: skip
+
+
+# --- rows --------------------------------------------------------------------------------------
+
+
+def _row(
+    tensor: _Tensor, outcomes: list[Outcome], factors: list[float], cast: Cast, tolerance: float
+) -> TensorRow:
+    return tensor_row(
+        plain(tensor.name),
+        plain(tensor.kind),
+        tensor.shape,
+        tensor.steps,
+        tensor.moments,
+        outcomes[factors.index(1.0)],
+        outcomes[factors.index(2.0)],
+        cast.format,
+        tolerance,
+    )
+
+
+def _kinds(
+    tensors: Sequence[_Tensor],
+    grid: Sequence[Sequence[list[Outcome]]],
+    casts: Sequence[Cast],
+    factors: list[float],
+    tolerance: float,
+) -> tuple[tuple[ScaleRow, ...], tuple[Curve, ...]]:
+    """What-if for each kind as a whole: its values together, its scales tensor by tensor."""
+    rows, curves = [], []
+    for kind in dict.fromkeys(tensor.kind for tensor in tensors):
+        members = [k for k, tensor in enumerate(tensors) if tensor.kind == kind]
+        total = _sum(tensors[k].tally for k in members)
+        for c, cast in enumerate(casts):
+            outcomes = total.outcomes(cast, factors)
+            safe = safe_of([grid[k][c] for k in members], cast, factors, tolerance)
+            rows.append(ScaleRow(None, kind, str(cast), outcomes[factors.index(1.0)], safe))
+            curves.append(curve(kind, str(cast), factors, outcomes))
+    return tuple(rows), tuple(curves)
+
+
+def _sum(tallies: Iterable[Tally]) -> Tally:
+    *_, total = itertools.accumulate(tallies)
+    return total
+
+
+def _runs(runs: Any) -> tuple[Mapping[str, Any], ...]:
+    """The runs to set side by side, if the trace holds any."""
+    return tuple(run for run in runs if isinstance(run, Mapping)) if isinstance(runs, list) else ()
+
+
+def _provenance(
+    trace: Trace, cast: Cast, tolerance: float, tensors: int
+) -> tuple[tuple[str, Any], ...]:
+    """What the report stands on: the judged cast, the recorded steps, the trace's metadata."""
+    steps = sorted(trace.steps())
+    first: dict[str, Any] = {
+        "format": describe_format(cast.format),
+        "cast": f"{cast}: {describe_cast(cast)}",
+        "tolerance_percent": 100 * tolerance,
+        "tensors": tensors,
+        "recorded_steps": len(steps),
+        "first_step": steps[0] if steps else None,
+        "last_step": steps[-1] if steps else None,
+    }
+    rest = {key: value for key, value in trace.metadata.items() if key != "runs"}
+    return tuple((first | {key: rest[key] for key in rest if key not in first}).items())

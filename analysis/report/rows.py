@@ -1,0 +1,200 @@
+"""The rows of a report: frozen records, each a fact that text, HTML and JSON all show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from fpemu.analysis.whatif import SafeScales, percent
+from fpemu.format import Format
+from fpemu.moments import Moments
+from fpemu.tallies import Outcome
+
+__all__ = ["GRADIENTS", "HARD", "Curve", "Event", "ScaleRow", "TensorRow", "tensor_row"]
+
+#: The kinds that a loss scale multiplies.
+GRADIENTS = ("weight_gradient", "activation_gradient")
+
+#: Events that count from the first value on; the others only above the tolerance.
+HARD = ("nan", "inf", "overflow")
+
+
+def _json(record: Any) -> dict[str, Any]:
+    """A record's fields; a number that JSON cannot hold is null."""
+    return {field.name: _value(getattr(record, field.name)) for field in fields(record)}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, tuple):
+        return [_value(item) for item in value]
+    return value.to_json() if hasattr(value, "to_json") else value
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRow:
+    """One tensor over all recorded steps, and what the report's cast does to it unscaled.
+
+    Percentages are of the finite non-zero values, but zero_percent, nan and inf of all.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    steps: int  #: recorded steps
+    count: int  #: values, over all steps
+    nan: int
+    inf: int
+    zero_percent: float
+    smallest_nonzero: float | None  #: magnitude; None: no non-zero value
+    amax: float | None
+    rms: float | None
+    mean: float | None
+    std: float | None
+    kurtosis: float | None
+    dynamic_range_bits: float | None
+    headroom_max_bits: float | None
+    headroom_normal_bits: float | None
+    latent_percent: float
+    underflow_percent: float
+    subnormal_percent: float
+    saturated_percent: float
+    overflow_percent: float
+    lost_percent: float
+    safe: bool
+
+    @property
+    def label(self) -> str:
+        """Name and kind, as sentences name the tensor."""
+        return f"{self.name} ({self.kind.replace('_', ' ')})"
+
+    def to_json(self) -> dict[str, Any]:
+        return _json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The first time that something happened to one tensor, and the worst."""
+
+    what: str  #: nan, inf, overflow, saturated, underflow or invalid
+    name: str
+    kind: str
+    step: int  #: the first step
+    count: int  #: values, at that step
+    percent: float  #: of all values for nan and inf, else of the finite non-zero ones
+    amax: float | None  #: largest finite magnitude of the tensor at that step
+    steps: int  #: recorded steps at which it happened
+    worst_step: int
+    worst_percent: float
+    order: int  #: place among all records: the first within a step is the cause to look at
+
+    @property
+    def hard(self) -> bool:
+        """Whether one value is enough."""
+        return self.what in HARD
+
+    @property
+    def label(self) -> str:
+        """Name and kind, as sentences name the tensor."""
+        return f"{self.name} ({self.kind.replace('_', ' ')})"
+
+    def to_json(self) -> dict[str, Any]:
+        return _json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRow:
+    """What one format does to a tensor, or to a whole kind, unscaled and at its safe scales."""
+
+    name: str | None  #: None: all tensors of the kind
+    kind: str
+    to: str
+    unscaled: Outcome  #: at scale 1, exact counts
+    safe: SafeScales  #: for a kind: the scales at which every tensor of it is safe
+
+    @property
+    def lost_percent(self) -> float:
+        """Values lost at scale 1, in percent of the finite non-zero ones."""
+        return percent(self.unscaled.lost, self.unscaled.nonzero)
+
+    def to_json(self) -> dict[str, Any]:
+        return _json(self) | {"lost_percent": self.lost_percent}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Values of one kind lost in one format, at every scale tried."""
+
+    kind: str
+    to: str
+    scales: tuple[float, ...]
+    lost_percent: tuple[float, ...]
+    underflow_percent: tuple[float, ...]
+    beyond_percent: tuple[float, ...]  #: overflow and saturated
+
+    def to_json(self) -> dict[str, Any]:
+        return _json(self)
+
+
+def curve(kind: str, to: str, scales: list[float], outcomes: list[Outcome]) -> Curve:
+    """Return the curve of outcomes counted at `scales`."""
+    return Curve(
+        kind,
+        to,
+        tuple(scales),
+        tuple(percent(o.lost, o.nonzero) for o in outcomes),
+        tuple(percent(o.underflow, o.nonzero) for o in outcomes),
+        tuple(percent(o.overflow + o.saturated, o.nonzero) for o in outcomes),
+    )
+
+
+def tensor_row(
+    name: str,
+    kind: str,
+    shape: tuple[int, ...],
+    steps: int,
+    moments: Moments,
+    outcome: Outcome,
+    doubled: Outcome,
+    form: Format,
+    tolerance: float,
+) -> TensorRow:
+    """Return the row of a tensor; `doubled` is its outcome at scale 2, for the latent share."""
+    some = outcome.nonzero > 0
+    amax, smallest = (moments.amax, moments.smallest_nonzero) if some else (None, None)
+    beyond = outcome.overflow + outcome.saturated
+    finite = moments.count > 0
+    return TensorRow(
+        name=name,
+        kind=kind,
+        shape=shape,
+        steps=steps,
+        count=outcome.total,
+        nan=outcome.nan,
+        inf=outcome.inf,
+        zero_percent=percent(outcome.zero, outcome.total),
+        smallest_nonzero=smallest,
+        amax=moments.amax if finite else None,
+        rms=moments.rms if finite else None,
+        mean=moments.mean if finite else None,
+        std=moments.std if finite else None,
+        kurtosis=moments.kurtosis if finite and math.isfinite(moments.kurtosis) else None,
+        dynamic_range_bits=_binades(amax, smallest),
+        headroom_max_bits=_binades(form.max, amax),
+        headroom_normal_bits=_binades(smallest, form.smallest_normal),
+        latent_percent=percent(doubled.overflow + doubled.saturated - beyond, outcome.nonzero),
+        underflow_percent=percent(outcome.underflow, outcome.nonzero),
+        subnormal_percent=percent(outcome.subnormal, outcome.nonzero),
+        saturated_percent=percent(outcome.saturated, outcome.nonzero),
+        overflow_percent=percent(outcome.overflow, outcome.nonzero),
+        lost_percent=percent(outcome.lost, outcome.nonzero),
+        safe=not (outcome.nan or outcome.inf or outcome.overflow)
+        and outcome.lost_fraction <= tolerance,
+    )
+
+
+def _binades(above: float | None, below: float | None) -> float | None:
+    """The distance between two magnitudes in binades."""
+    return math.log2(above) - math.log2(below) if above and below else None

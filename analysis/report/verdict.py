@@ -1,0 +1,236 @@
+"""The verdict: is the format ready for these numbers, what stands in the way, what would help.
+
+It follows the rows and nothing else: thresholds are named in its sentences, what was recorded
+broken comes first, and a loss scale is advised only for what it multiplies, the gradients.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fpemu.analysis.report.numbers import count, interval, kind_words, number, plain, power, share
+from fpemu.analysis.report.rows import GRADIENTS, Event, ScaleRow, TensorRow
+from fpemu.analysis.whatif import SafeScales
+from fpemu.cast import Cast
+
+__all__ = ["Status", "Verdict", "judge"]
+
+
+class Status(enum.Enum):
+    """The answer in one word."""
+
+    SAFE = "safe"  #: every tensor is safe as recorded
+    SAFE_WITH_LOSS_SCALE = "safe_with_loss_scale"  #: only gradients fail; one loss scale saves them
+    NOT_SAFE = "not_safe"  #: some tensor fails that no loss scale saves
+    BROKEN = "broken"  #: the recorded values themselves hold NaN or infinity
+    NO_DATA = "no_data"  #: nothing was recorded, or only zeros
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer, its reasons, and the rows they rest on."""
+
+    status: Status
+    headline: str  #: one sentence
+    reasons: tuple[str, ...]  #: sentences: what fails and why, what would help
+    worst: TensorRow | None  #: the tensor that loses most (of the unsafe ones, if any)
+    first_event: Event | None  #: the first NaN, infinity or overflow, else the first loss
+    loss_scale: SafeScales | None  #: for all gradient tensors together; None: no gradients
+
+    def to_json(self) -> dict[str, Any]:
+        parts = {name: getattr(self, name) for name in ("worst", "first_event", "loss_scale")}
+        return {
+            "status": self.status.value,
+            "headline": self.headline,
+            "reasons": list(self.reasons),
+            **{name: part.to_json() if part else None for name, part in parts.items()},
+        }
+
+
+def judge(
+    tensors: Sequence[TensorRow],
+    events: Sequence[Event],
+    loss_scale: SafeScales | None,
+    scale_rows: Sequence[ScaleRow],
+    cast: Cast,
+    tolerance: float,
+) -> Verdict:
+    """Return the verdict on a cast.
+
+    tensors: one row each, of this cast unscaled. events: in the order of time. loss_scale: the
+    safe scales of all gradients together. scale_rows: each tensor in each format tried.
+    """
+    limit = share(100 * tolerance)
+    if not any(row.count for row in tensors):
+        return Verdict(
+            Status.NO_DATA, f"No verdict on {cast}: the trace holds no values.", (), None, None, None
+        )
+    hard = [event for event in events if event.hard]
+    first = next(iter(hard or events), None)
+    if all(row.amax is None for row in tensors) and not hard:
+        total = count(sum(row.count for row in tensors))
+        headline = f"No verdict on {cast}: all {total} recorded values are zero."
+        return Verdict(Status.NO_DATA, headline, (), None, None, None)
+    worst = max(tensors, key=lambda row: (not row.safe, row.lost_percent))
+    failing = [row for row in tensors if not row.safe]
+    status = _status(failing, loss_scale)
+    reasons = [
+        *_first_cause(hard, cast),
+        *_worst_tensors(failing, cast, limit),
+        *_gradients(failing, loss_scale, limit),
+        *_others(failing, scale_rows, cast, limit),
+        *_wider(failing, scale_rows, cast),
+    ]
+    headline = _headline(status, worst, first, loss_scale, cast, limit)
+    return Verdict(status, headline, tuple(reasons), worst, first, loss_scale)
+
+
+def _status(failing: Sequence[TensorRow], loss_scale: SafeScales | None) -> Status:
+    if not failing:
+        return Status.SAFE
+    if any(row.nan or row.inf for row in failing):
+        return Status.BROKEN
+    if loss_scale and loss_scale.safe and all(row.kind in GRADIENTS for row in failing):
+        return Status.SAFE_WITH_LOSS_SCALE
+    return Status.NOT_SAFE
+
+
+# --- sentences ---------------------------------------------------------------------------------
+
+
+def _headline(
+    status: Status,
+    worst: TensorRow,
+    first: Event | None,
+    loss_scale: SafeScales | None,
+    cast: Cast,
+    limit: str,
+) -> str:
+    if status is Status.SAFE:
+        return (
+            f"{cast} is safe for these values: nothing overflows and no tensor loses more than "
+            f"{limit} of its non-zero values."
+        )
+    if first is not None and first.hard:
+        blame = f"{_what(first, cast)} at step {first.step}"
+        if status is Status.BROKEN:
+            return f"Broken as recorded: {blame} is the first cause to look at."
+    else:
+        since = "" if first is None else f"; first loss at step {first.step}"
+        blame = f"{plain(worst.label)} loses {share(worst.lost_percent)} of its values{since}"
+    if status is Status.SAFE_WITH_LOSS_SCALE and loss_scale is not None:
+        return f"{cast} needs a loss scale, such as {_scale(loss_scale.best)}: without one, {blame}."
+    return f"{cast} is not safe: {blame}."
+
+
+def _what(event: Event, cast: Cast) -> str:
+    """What an event is, in words, with its tensor."""
+    name, n = plain(event.label), count(event.count)
+    plural = "" if event.count == 1 else "s"
+    if event.what == "nan":
+        return f"{name}, {n} NaN{plural}"
+    if event.what == "inf":
+        return f"{name}, {n} infinite value{plural}"
+    return (
+        f"{name}, {n} value{plural} beyond the range (largest {number(event.amax)}, "
+        f"{cast.format.name} ends at {number(cast.format.max)})"
+    )
+
+
+def _first_cause(hard: Sequence[Event], cast: Cast) -> list[str]:
+    if not hard:
+        return []
+    first = hard[0]
+    sentence = f"First cause: step {first.step}: {_what(first, cast)}."
+    later = len({(event.name, event.kind) for event in hard} - {(first.name, first.kind)})
+    if later:
+        sentence += f" NaN, infinity or overflow in {count(later)} more tensor{'s' * (later > 1)}."
+    return [sentence]
+
+
+def _worst_tensors(failing: Sequence[TensorRow], cast: Cast, limit: str) -> list[str]:
+    """Name the three tensors that lose most, and how."""
+    losing = sorted((row for row in failing if row.lost_percent), key=lambda r: -r.lost_percent)
+    return [
+        f"{plain(row.label)}: loses {share(row.lost_percent)} of its non-zero values"
+        f" ({_how(row)}), more than {limit} or by overflow."
+        for row in losing[:3]
+    ] + ([f"{count(len(losing) - 3)} more tensors are not safe."] if len(losing) > 3 else [])
+
+
+def _how(row: TensorRow) -> str:
+    parts = {
+        "underflow": row.underflow_percent,
+        "overflow": row.overflow_percent,
+        "saturated": row.saturated_percent,
+    }
+    named = [f"{share(value)} {name}" for name, value in parts.items() if value]
+    return ", ".join(named) or "negative values in an unsigned format"
+
+
+def _gradients(
+    failing: Sequence[TensorRow], loss_scale: SafeScales | None, limit: str
+) -> list[str]:
+    if loss_scale is None or not any(_in_range_fails(r) and r.kind in GRADIENTS for r in failing):
+        return []
+    if loss_scale.safe:
+        return [
+            f"Gradients: a loss scale of {_scale(loss_scale.best)} keeps every gradient tensor "
+            f"within {limit} without overflow; safe loss scales: {interval(loss_scale)}."
+        ]
+    return [
+        f"Gradients: no loss scale tried keeps every gradient tensor within {limit} without "
+        f"overflow; at the best, {power(loss_scale.best)}, one still loses "
+        f"{share(loss_scale.lost_percent)}."
+    ]
+
+
+def _in_range_fails(row: TensorRow) -> bool:
+    """Whether a tensor fails by its finite values, which a scale could move."""
+    return row.lost_percent > 0 and not row.safe
+
+
+def _others(
+    failing: Sequence[TensorRow], scale_rows: Sequence[ScaleRow], cast: Cast, limit: str
+) -> list[str]:
+    """What a loss scale cannot reach, and whether a scale of its own would help."""
+    rows = [row for row in failing if row.kind not in GRADIENTS and _in_range_fails(row)]
+    if not rows:
+        return []
+    safe = {(r.name, r.kind): r.safe for r in scale_rows if r.to == str(cast)}
+    saved = [row for row in rows if safe[row.name, row.kind].safe]
+    kinds = ", ".join(dict.fromkeys(kind_words(row.kind) for row in rows))
+    sentence = (
+        f"A loss scale multiplies gradients only: it changes nothing for {count(len(rows))} "
+        f"other unsafe tensor{'s' * (len(rows) > 1)} ({kinds})."
+    )
+    if not saved:
+        return [f"{sentence} No power-of-two scale of its own saves any of them either."]
+    row = max(saved, key=lambda row: row.lost_percent)
+    own = safe[row.name, row.kind]
+    return [
+        f"{sentence} A scale of its own, stored beside each tensor, would bring {len(saved)} of "
+        f"{len(rows)} within {limit}: for {plain(row.label)} {power(own.best)} "
+        f"(safe: {interval(own)})."
+    ]
+
+
+def _wider(failing: Sequence[TensorRow], scale_rows: Sequence[ScaleRow], cast: Cast) -> list[str]:
+    """Which of the formats tried hold every tensor as it is."""
+    if not failing or not scale_rows:
+        return []
+    tried = dict.fromkeys(row.to for row in scale_rows if row.to != str(cast))
+    bad = {row.to for row in scale_rows if not row.safe.unscaled}
+    holding = [to for to in tried if to not in bad]
+    if not holding:
+        return [f"No format tried holds every tensor unscaled (tried: {', '.join(tried)})."]
+    return [f"In range, unscaled, every tensor fits: {', '.join(holding)}."]
+
+
+def _scale(scale: float) -> str:
+    """A power of two with its value, where that says more."""
+    value = number(scale)
+    return power(scale) if scale == 1.0 else f"{power(scale)} ({value})"

@@ -1,0 +1,189 @@
+"""The scalar bodies over bit patterns: round, encode, decode. One source for every target.
+
+`build(word, mantissa, jit)` returns the bodies for one word: uint32 for float32, uint64 for
+float64. `jit` compiles the inner functions (numba's njit, cuda.jit(device=True)) or leaves them
+plain Python, which is how the tests run them.
+
+Rules that keep the targets equal, each learnt from a difference:
+- every operation is wrapped in the word type (numba widens u32 + u32 to uint64);
+- nothing wraps around (the simulator warns, and wrapped results differ between targets);
+- no branches but on the constants `s`, conditional expressions only, so that LLVM vectorises;
+- no min() or max(), no floats, no views.
+
+The algorithm. Take the magnitude pattern `a` as `v << gap` in units of the word's smallest
+subnormal, with v its significand (hidden bit set). The quantum of the target there is bit
+`drop` of v: everything below is rounded by one addition and a mask. A carry runs into the next
+exponent by itself. `rise` counts the target's binades from its lowest, so that the code is
+(rise << mantissa bits) + (v >> drop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["Bodies", "build"]
+
+
+class Bodies(NamedTuple):
+    """The scalar bodies of one word type, compiled for one target."""
+
+    round: Callable[..., Any]  #: (x, draw, grid, values, shape) -> bits of the rounded value
+    encode: Callable[..., Any]  #: (x, draw, grid, codes, shape) -> code of the rounded value
+    decode: Callable[..., Any]  #: (code, facts) -> bits
+
+
+def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
+    """Return the scalar bodies for words of type U whose floats have `mantissa` fraction bits."""
+    width = 32 if mantissa == 23 else 64
+    WM = U(mantissa)
+    TOP = U(width - 1)
+    MAGNITUDE = U((1 << (width - 1)) - 1)
+    INF = U(((1 << (width - 1 - mantissa)) - 1) << mantissa)
+    FAR = U(mantissa + 1)  # from here on v lies wholly below the quantum
+    CLAMP = U(mantissa + 2)
+    ZERO = U(0)
+    ONE = U(1)
+
+    @jit
+    def gap_of(a):  # type: ignore[no-untyped-def]
+        """Left shift of the significand: exponent field - 1, and 0 among subnormals."""
+        field = U(a >> WM)
+        return ZERO if field == ZERO else U(field - ONE)
+
+    @jit
+    def lead_of(v):  # type: ignore[no-untyped-def]
+        """Index of the highest set bit of v < 2**32 (0 for 0)."""
+        lead = U(16) if v > U(0xFFFF) else ZERO
+        v = U(v >> lead)
+        step = U(8) if v > U(0xFF) else ZERO
+        lead = U(lead + step)
+        v = U(v >> step)
+        step = U(4) if v > U(0xF) else ZERO
+        lead = U(lead + step)
+        v = U(v >> step)
+        step = U(2) if v > U(3) else ZERO
+        lead = U(lead + step)
+        v = U(v >> step)
+        return U(lead + (ONE if v > ONE else ZERO))
+
+    @jit
+    def top_of(v, gap, g, s):  # type: ignore[no-untyped-def]
+        """Index, in v, of the leading bit of the target's binade there."""
+        floor = U(g.lowest - gap) if g.lowest > gap else ZERO
+        lead = lead_of(v) if s.deep else WM
+        return floor if floor > lead else lead
+
+    @jit
+    def increment(drop, mask, lsb, negative, draw, g, s):  # type: ignore[no-untyped-def]
+        """What rounding adds to v before the bits under the quantum are cut."""
+        if s.stochastic:
+            more = U(drop - g.random_bits) if drop > g.random_bits else ZERO
+            fewer = U(g.random_bits - drop) if drop < g.random_bits else ZERO
+            fewer = fewer if fewer < TOP else TOP
+            added = U(U(draw >> fewer) << more)
+            return added if drop != ZERO else ZERO
+        half_down = U(mask >> ONE)
+        nearest = U(U(half_down & g.nearest) + U(U(lsb | g.tie_away) & U(g.nearest & mask)))
+        if not s.directed:
+            return nearest
+        away = g.away_negative if negative != ZERO else g.away_positive
+        away = away if U(lsb & g.odd) == ZERO else ZERO
+        return U(nearest + U(mask & away))
+
+    @jit
+    def lifted(v, depth, q, draw, g, s):  # type: ignore[no-untyped-def]
+        """Whether a number far below the smallest value goes up to it (0: no)."""
+        if not s.stochastic:
+            return q
+        more = U(depth - g.random_bits) if depth > g.random_bits else ZERO
+        more = more if more < TOP else TOP
+        fewer = U(g.random_bits - depth) if depth < g.random_bits else ZERO
+        return ONE if U(U(v << fewer) >> more) > U(g.draw_max - draw) else ZERO
+
+    @jit
+    def rounded(x, draw, g, s):  # type: ignore[no-untyped-def]
+        """Return (gap, drop, rise, q, far): q is v, rounded; far is 0, 1 (zero) or 2 (smallest)."""
+        a = U(x & MAGNITUDE)
+        negative = U(U(x >> TOP) & g.signed)
+        gap = gap_of(a)
+        v = U(a - U(gap << WM))
+        top = top_of(v, gap, g, s)
+        depth = U(top - g.mantissa)
+        drop = depth if depth < CLAMP else CLAMP
+        mask = U(U(ONE << drop) - ONE)
+        rise = U(U(top + gap) - g.lowest)
+        lsb = U(U(U(v >> drop) + U(U(rise & g.rise_parity) + g.code_shift)) & ONE)
+        q = U(U(v + increment(drop, mask, lsb, negative, draw, g, s)) & U(MAGNITUDE - mask))
+        far = ZERO
+        if s.directed or s.stochastic:
+            far = U(2) if lifted(v, depth, q, draw, g, s) != ZERO else ONE
+            far = far if a != ZERO else ONE
+            far = far if depth >= FAR else ZERO
+        return gap, drop, rise, q, far
+
+    @jit
+    def settle(r, far, x, g, k, s):  # type: ignore[no-untyped-def]
+        """Apply a Cast's rules to a rounded magnitude; k holds the results, as bits or as codes."""
+        a = U(x & MAGNITUDE)
+        if s.directed or s.stochastic:
+            r = r if far == ZERO else (k.smallest if far == U(2) else ZERO)
+        if s.zeroless:
+            r = k.floor if r < k.floor else r
+        r = ZERO if r < k.normal else r
+        over = k.over_negative if U(U(x >> TOP) & g.signed) != ZERO else k.over_positive
+        r = over if r > k.max else r
+        if s.zeroless:
+            r = k.zero if a == ZERO else r
+        if s.inf_apart:
+            r = k.inf if a == INF else r
+        if s.nan_apart:
+            r = k.nan if a > INF else r
+        refused = a if U(x >> TOP) > g.takes_negative else ZERO
+        r = k.nan if refused != ZERO else r
+        sign = U(U(U(x >> TOP) & g.signed) << k.sign_shift)
+        sign = U(sign & k.zero_sign) if r == ZERO else sign
+        sign = U(sign & k.nan_sign) if a > INF else sign
+        return U(r | sign)
+
+    @jit
+    def round_bits(x, draw, g, k, s):  # type: ignore[no-untyped-def]
+        """Round one word to a format; the result is a word."""
+        gap, _, _, q, far = rounded(x, draw, g, s)
+        r = U(q + U(gap << WM)) if q != ZERO else ZERO
+        return settle(r, far, x, g, k, s)
+
+    @jit
+    def encode_bits(x, draw, g, k, s):  # type: ignore[no-untyped-def]
+        """Round one word to a format; the result is the format's code."""
+        _, drop, rise, q, far = rounded(x, draw, g, s)
+        r = U(U(rise << g.mantissa) + U(q >> drop))
+        r = U(r - g.code_shift) if r > ZERO else ZERO
+        return settle(r, far, x, g, k, s)
+
+    @jit
+    def decode_bits(code, d):  # type: ignore[no-untyped-def]
+        """Return the word of a code of the format."""
+        c = U(code & d.code_mask)
+        shifted = U(c + d.code_shift)
+        field = U(shifted >> d.mantissa)
+        fraction = U(shifted & U(U(ONE << d.mantissa) - ONE))
+        hidden = U(ONE << d.mantissa) if field != ZERO else ZERO
+        v = U(fraction | hidden)
+        lead = d.mantissa if field != ZERO else lead_of(v)
+        # the value is v << place in units of the word's smallest subnormal
+        place = U(U(d.lowest - d.mantissa) + (U(field - ONE) if field != ZERO else ZERO))
+        height = U(lead + place)
+        fixed = U(v << (place if place < WM else WM))
+        gap = U(height - WM) if height > WM else ZERO
+        scaled = U(U(gap << WM) + U(v << U(WM - lead)))
+        r = scaled if height > WM else fixed
+        r = ZERO if v == ZERO else r
+        r = INF if c == d.inf_code else r
+        r = d.nan if c > d.last_code else r
+        r = d.nan if code == d.lone_nan else r
+        sign = U(U(U(code >> d.sign_shift) & d.signed) << TOP)
+        sign = ZERO if code == d.lone_nan else sign
+        return U(r | sign)
+
+    return Bodies(round_bits, encode_bits, decode_bits)

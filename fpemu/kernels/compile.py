@@ -1,0 +1,39 @@
+"""jit: numba compilation without the interpreter lock, cached on disk where that is possible."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+__all__ = ["jit", "source_stamp"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@cache
+def source_stamp() -> str:
+    """Return a hash of every kernel source.
+
+    numba's disk cache notices a change in the file of the cached function alone, not in the
+    files of the functions that it calls. A loop that closes over this stamp is looked up under
+    another key when any source changes.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def jit(function: _F, *, disk_cache: bool = True) -> _F:
+    """Compile for the CPU: nogil, so that chunks run on threads; strict IEEE, no fastmath."""
+    import numba
+
+    if disk_cache:
+        try:
+            return numba.njit(nogil=True, cache=True)(function)  # type: ignore[no-any-return]
+        except RuntimeError:  # no writable place for the cache: a read-only install, no home
+            pass
+    return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]
