@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import operator
 import unicodedata
 from dataclasses import dataclass, field
@@ -184,7 +183,7 @@ def check_step(step: object) -> int:
 def check_number(value: object, name: str) -> float:
     """Return a scalar as a plain float; NaN and infinities are kept."""
     try:
-        if isinstance(value, str | bytes):
+        if isinstance(value, str | bytes) or tuple(getattr(value, "shape", ())):
             raise TypeError
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -212,8 +211,3 @@ def _plain(value: object) -> Any:
         if isinstance(plain, bool | int | float | str):
             return plain
     raise TypeError(f"{type(value).__name__} is none")
-
-
-def scalar_from_column(value: float | None) -> float:
-    """Return a stored scalar: SQLite knows no NaN and keeps it as NULL."""
-    return math.nan if value is None else float(value)

@@ -1,0 +1,74 @@
+"""fpemu: what FP16, BF16, FP8, TF32 and any small float format would do to your numbers, exactly.
+
+>>> import numpy as np, fpemu
+>>> fpemu.round(np.array([0.1, 70000.0], np.float32), "fp16")
+array([0.09997559,        inf], dtype=float32)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from fpemu.cast import Cast, Overflow, Rounding
+from fpemu.errors import FpemuError
+from fpemu.format import FORMATS as formats
+from fpemu.format import Format, NaN, p3109
+from fpemu.format import find_format as finfo
+
+if TYPE_CHECKING:
+    from fpemu import analysis
+    from fpemu.emulate import decode, encode, round, values, warmup
+    from fpemu.moments import Moments, moments
+    from fpemu.tallies import Outcome, Tally, tally
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Cast",
+    "Format",
+    "FpemuError",
+    "NaN",
+    "Outcome",
+    "Overflow",
+    "Rounding",
+    "Tally",
+    "analysis",
+    "decode",
+    "encode",
+    "finfo",
+    "formats",
+    "p3109",
+    "round",
+    "tally",
+    "values",
+    "warmup",
+]
+
+# Loaded on first use, so that `import fpemu` brings neither numba nor matplotlib.
+_LAZY = {
+    "decode": "fpemu.emulate",
+    "encode": "fpemu.emulate",
+    "round": "fpemu.emulate",
+    "values": "fpemu.emulate",
+    "warmup": "fpemu.emulate",
+    "Outcome": "fpemu.tallies",
+    "Tally": "fpemu.tallies",
+    "tally": "fpemu.tallies",
+}
+_MODULES = {"analysis"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"fpemu.{name}")
+    else:
+        raise AttributeError(f"module 'fpemu' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

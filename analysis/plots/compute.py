@@ -6,14 +6,15 @@ A binade is one power of two: column `k` counts the values with 2^k <= |x| < 2^(
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from fpemu.analysis.plots.source import cells, row_labels, total
+from fpemu.analysis.plots.source import cells, row_labels, tensors
+from fpemu.analysis.whatif import SCALES, TOLERANCE, SafeScales, powers_of_two, safe_of
 from fpemu.cast import Cast, Subnormals, make_cast
 from fpemu.errors import InputError
 
@@ -42,6 +43,9 @@ Shares: TypeAlias = npt.NDArray[np.float64]
 
 #: The binades of float32, subnormals included.
 BINADES = range(-149, 128)
+
+#: Formats that span more binades (bfloat16, float32) do not set a plot's width.
+WIDE = 64
 
 #: What a plot compares unless told otherwise.
 FORMATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -205,12 +209,14 @@ def underflow_heatmap(
 
 @dataclass(frozen=True, eq=False)
 class LostByScale:
-    """What each cast would lose at each power-of-two scale (scales as their log2)."""
+    """What each cast would lose of all tensors together at each power-of-two scale."""
 
     labels: tuple[str, ...]  #: the casts
-    exponents: tuple[int, ...]  #: log2 of the scales
+    scales: tuple[float, ...]
     lost: Counts = field(repr=False)  #: [cast, scale]
     nonzero: int
+    safe: tuple[SafeScales, ...]  #: by cast, no tensor losing more than the tolerance
+    tensors: int
     tolerance: float
 
     @property
@@ -218,31 +224,13 @@ class LostByScale:
         """Lost fraction of the finite non-zero values; 0 if there is none."""
         return self.lost / max(self.nonzero, 1)
 
-    @property
-    def safe(self) -> npt.NDArray[np.bool_]:
-        """Whether the lost fraction is at most the tolerance."""
-        return self.share <= self.tolerance
-
-    def best(self, row: int) -> int:
-        """Return log2 of the scale that loses least.
-
-        Of several equal ones, the middle of their longest run, so that both sides keep a margin;
-        if every scale is equal, the one nearest to 1.
-        """
-        lost = self.lost[row]
-        runs = _runs(lost == lost.min())
-        start, stop = max(runs, key=lambda run: run[1] - run[0])
-        if stop - start == len(lost):
-            return min(self.exponents, key=abs)
-        return self.exponents[(start + stop - 1) // 2]
-
 
 def lost_by_scale(
     source: Source,
     *,
     formats: Iterable[Cast | Format | str] = FORMATS,
-    scales: Iterable[float] | None = None,
-    tolerance: float = 1e-3,
+    scales: Iterable[float] = SCALES,
+    tolerance: float = TOLERANCE,
     **selection: Any,
 ) -> LostByScale:
     """Count what each format would lose of everything selected, at each scale.
@@ -250,28 +238,35 @@ def lost_by_scale(
     >>> import numpy as np
     >>> from fpemu.analysis.plots import compute
     >>> x = np.float32([2.0**-30, 1.0])
-    >>> lost = compute.lost_by_scale(x, formats=["fp16"], scales=[1.0, 2.0**10])
-    >>> lost.share.tolist(), lost.best(0)
-    ([[0.5, 0.0]], 10)
+    >>> lost = compute.lost_by_scale(x, formats=["fp16"], scales=[1.0, 2.0**10, 2.0**20])
+    >>> lost.share.tolist(), lost.safe[0].best
+    ([[0.5, 0.0, 0.5]], 1024.0)
 
     Lost: became zero, was clamped, became infinite or NaN, or has a sign that the format lacks.
-    scales: powers of two; unless given, those around the data's and the formats' ranges.
-    tolerance: the lost fraction up to which a scale counts as safe, 0 to 1.
+    scales: powers of two. tolerance: the lost fraction up to which a scale is safe; what else
+    "safe" asks, and which scale is best, is `fpemu.analysis.whatif.safe_scales`' to say.
     selection: name=, kind=, step= of a Trace.
     """
     casts = [make_cast(to) for to in formats]
-    if not 0 <= tolerance < 1:
-        raise InputError(f"tolerance={tolerance!r}: must be a fraction from 0 to below 1")
-    tally = total(source, **selection)
-    wanted = _around(tally, casts) if scales is None else sorted({log2_scale(s) for s in scales})
-    if not wanted:
-        raise InputError("scales is empty: give at least one power of two")
-    table, nonzero = np.zeros((len(casts), len(wanted)), np.int64), 0
-    if tally is not None:
-        table = np.array([[tally.outcome(c, 2.0**k).lost for k in wanted] for c in casts])
-        nonzero = int(tally.exponents().sum())
-    labels = tuple(map(str, casts))
-    return LostByScale(labels, tuple(wanted), _freeze(table, len(wanted)), nonzero, tolerance)
+    factors = sorted(set(powers_of_two(scales)))
+    if not factors:
+        raise InputError("scales: at least one power of two is needed")
+    tallies = tensors(source, **selection)
+    outcomes = [[tally.outcomes(cast, factors) for tally in tallies.values()] for cast in casts]
+    lost = [
+        [sum(outcome.lost for outcome in at_scale) for at_scale in zip(*rows, strict=True)]
+        or [0] * len(factors)
+        for rows in outcomes
+    ]
+    return LostByScale(
+        tuple(map(str, casts)),
+        tuple(factors),
+        _freeze(lost, len(factors)),
+        sum(int(tally.exponents().sum()) for tally in tallies.values()),
+        tuple(safe_of(outcomes[row], cast, factors, tolerance) for row, cast in enumerate(casts)),
+        len(tallies),
+        tolerance,
+    )
 
 
 def log2_scale(scale: float) -> int:
@@ -281,33 +276,7 @@ def log2_scale(scale: float) -> int:
     >>> compute.log2_scale(1024)
     10
     """
-    try:
-        mantissa, exponent = math.frexp(scale)
-    except TypeError:
-        mantissa, exponent = 0.0, 0
-    if mantissa != 0.5:
-        raise InputError(f"scale={scale!r}: must be a power of two, such as 2.0**10")
-    return exponent - 1
-
-
-#: Formats that span more binades than this (bfloat16, float32) do not set a plot's width.
-WIDE = 64
-
-
-def _around(tally: Tally | None, casts: Sequence[Cast]) -> list[int]:
-    """From 1 and the scale that just fits, outwards to where a format visibly loses."""
-    largest = None if tally is None else tally.amax_exponent
-    if largest is None:
-        return list(range(-8, 25))
-    narrow = [c for c in casts if c.format.emax - c.format.emin <= WIDE]
-    fit = [min(c.format.emax, 127) - largest for c in narrow] or [0]
-    return list(range(max(min(0, *fit) - 12, -126), min(max(0, *fit) + 8, 127) + 1))
-
-
-def _runs(mask: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return (start, stop) of each run of True."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
-    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    return math.frexp(powers_of_two([scale])[0])[1] - 1
 
 
 def _divide(part: Counts, whole: Counts) -> Shares:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figure_of", "figure_pdf", "figure_png", "figure_svg", "inches", "new_axes", "save"]
+__all__ = ["figure_of", "figure_pdf", "figure_png", "figure_svg", "new_axes", "save"]
 
 
 def new_axes(width: float = 8.0, height: float = 4.5) -> Axes:
@@ -44,14 +44,6 @@ def figure_of(plot: Axes | Figure) -> Figure:
     if not isinstance(figure, Figure):
         raise InputError(f"{type(plot).__name__} is no plot: give a matplotlib Figure or Axes")
     return figure
-
-
-def inches(ax: Axes) -> tuple[float, float]:
-    """Return the width and height of an Axes in inches."""
-    figure = ax.figure
-    assert figure is not None
-    box = ax.get_window_extent()
-    return box.width / figure.dpi, box.height / figure.dpi
 
 
 def figure_png(plot: Axes | Figure, *, dpi: float = 110) -> bytes:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import BINADES, FORMATS, WIDE, Band, ExponentHistogram
 from fpemu.analysis.plots.figures import new_axes
-from fpemu.analysis.plots.style import GREY, MARKS, TEXT, ink, percent, power, shorten
+from fpemu.analysis.plots.style import (
+    MARKS,
+    TEXT,
+    arrow,
+    ink,
+    legend_below,
+    nothing,
+    power_ticks,
+    set_title,
+)
 from fpemu.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,8 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["exponent_histogram"]
 
-_STRIP = 0.065  #: height of a format's band, as a fraction of the axes
-_GAP = 1.5  #: binades between the bins apart and the others
+_STRIP = 0.06  #: height of a format's band, as a fraction of the axes
 
 
 def exponent_histogram(
@@ -31,7 +40,7 @@ def exponent_histogram(
     *,
     formats: Iterable[Cast | Format | str] = FORMATS,
     ax: Axes | None = None,
-    title: str | None = None,
+    title: str = "How often each power of two occurs",
     log: bool = True,
     **selection: Any,
 ) -> Axes:
@@ -41,15 +50,15 @@ def exponent_histogram(
     >>> from fpemu.analysis import plots
     >>> x = np.random.default_rng(0).normal(0, 2.0**-12, 10_000).astype(np.float32)
     >>> ax = plots.exponent_histogram({"gradient": x}, formats=["fp16", "e4m3fn"])
-    >>> ax.get_xlabel(), ax.get_ylabel()
-    ('|x|, a bin for each power of two', '% of all values')
+    >>> ax.get_ylabel()
+    '% of all values'
 
     source: an array, a Tally, a mapping of them by name (one outline each, at most 8), or a Trace
     (one outline a kind); selection: name=, kind=, step= of a Trace.
     formats: names, Formats or Casts; a band is solid over the normal range and hatched over the
     subnormal one.
     log: a logarithmic axis, so that a tail of 0.01 % is seen.
-    Zeros are a bin apart at the left, infinities and NaNs one at the right, if there are any.
+    Zeros are a bin apart at the left, infinities and NaNs one at the right if there are any.
     Nothing recorded gives axes that say so.
     """
     if not isinstance(source, ExponentHistogram):
@@ -60,53 +69,132 @@ def exponent_histogram(
             "give fewer, or use exponent_heatmap"
         )
     ax = new_axes() if ax is None else ax
-    ax.set_title(title or "Powers of two in the values", loc="left", **TEXT)
+    set_title(ax, title)
     if not source.total.sum():
-        return _nothing(ax)
-    low, high = _limits(source)
-    highest = _draw_bins(ax, source, low, high)
-    _draw_bands(ax, source.bands, low, high)
-    _label(ax, source, low, high)
-    _set_height(ax, source, highest, log)
+        return nothing(ax, "no values recorded")
+    frame = _Frame.around(source)
+    ax.set_xlim(*frame.limits)
+    handles, lowest, highest = _draw_bins(ax, source, frame)
+    _set_height(ax, lowest, highest, 1 - _STRIP * (len(source.bands) + 1), log)
+    for row, band in enumerate(source.bands):
+        _draw_band(ax, band, frame, 1 - _STRIP * (row + 0.9))
+    _label(ax, frame, bool(source.bands))
+    if any(source.labels):
+        legend_below(ax, handles, source.labels)
     return ax
 
 
-def _nothing(ax: Axes) -> Axes:
-    ax.set_axis_off()
-    ax.text(0.5, 0.5, "no values recorded", ha="center", transform=ax.transAxes, **TEXT)
-    return ax
+class _Frame(NamedTuple):
+    """Where things stand on the x axis, in binades."""
+
+    low: int
+    high: int
+    bin: float  #: width of a bin apart
+    nonfinite: bool  #: whether there is one for infinities and NaNs
+
+    @classmethod
+    def around(cls, data: ExponentHistogram) -> _Frame:
+        """Take in all data and each format that is not too wide to show."""
+        used = np.flatnonzero(data.counts.sum(0)) + BINADES[0]
+        ends = [float(used[0]), float(used[-1]) + 1] if used.size else [-1.0, 1.0]
+        for band in data.bands:
+            if band.high - band.low <= WIDE:
+                ends += [band.low, band.high]
+        low, high = int(np.floor(min(ends))) - 1, int(np.ceil(max(ends))) + 1
+        width = max(1.0, (high - low) / 24)
+        return cls(low, high, width, bool((data.inf + data.nan).any()))
+
+    @property
+    def zero_at(self) -> float:
+        return self.low - 1.5 * self.bin
+
+    @property
+    def nonfinite_at(self) -> float:
+        return self.high + self.bin
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        right = self.nonfinite_at + 1.5 * self.bin if self.nonfinite else self.high
+        return self.zero_at - 0.5 * self.bin, right
 
 
-def _limits(data: ExponentHistogram) -> tuple[int, int]:
-    """From the lowest to above the highest binade of the data and of the formats not too wide."""
-    used = np.flatnonzero(data.counts.sum(0)) + BINADES[0]
-    ends = [int(used[0]), int(used[-1]) + 1] if used.size else [-1, 1]
-    for band in data.bands:
-        if band.high - band.low <= WIDE:
-            ends += [int(np.floor(band.low)), int(np.ceil(band.high))]
-    return min(ends), max(ends)
-
-
-def _draw_bins(ax: Axes, data: ExponentHistogram, low: int, high: int) -> float:
-    """Draw the bins in % and return the highest."""
-    edges = np.arange(low, high + 1)
-    columns = slice(low - BINADES[0], high - BINADES[0])
-    lone = len(data.labels) == 1
-    handles, highest = [], 0.0
-    for row, label in enumerate(data.labels):
-        mark, whole = MARKS[row], max(int(data.total[row]), 1)
-        heights = 100.0 * data.counts[row, columns] / whole
-        if lone:
-            look: dict[str, Any] = {"facecolor": mark.colour, "fill": True}
-        else:
-            look = {"edgecolor": mark.colour, "linestyle": mark.dash, "linewidth": 1.6}
-        handles.append(ax.stairs(heights, edges, baseline=0, **look))
-        apart = [100.0 * data.zero[row] / whole, 100.0 * (data.inf[row] + data.nan[row]) / whole]
-        width = 2.0 / len(data.labels)
-        for left, height in zip(_apart(low, high), apart, strict=True):
+def _draw_bins(ax: Axes, data: ExponentHistogram, frame: _Frame) -> tuple[list[Any], float, float]:
+    """Draw every bin in %; return what was drawn, the lowest above 0 and the highest."""
+    whole = np.maximum(data.total, 1)[:, None] / 100
+    columns = slice(frame.low - BINADES[0], frame.high - BINADES[0])
+    inside = data.counts[:, max(columns.start, 0) : columns.stop] / whole
+    first = max(frame.low, BINADES[0])
+    edges = np.arange(first, first + inside.shape[1] + 1)
+    apart = np.stack([data.zero, data.inf + data.nan], 1) / whole
+    width = frame.bin / len(data.labels)
+    handles = []
+    for row, mark in enumerate(MARKS[: len(data.labels)]):
+        handles.append(ax.stairs(inside[row], edges, **_look(mark, len(data.labels))))
+        for left, height in zip((frame.zero_at, frame.nonfinite_at), apart[row], strict=True):
             if height:
                 ax.bar(left + width * row, height, width, align="edge", color=mark.colour)
-        highest = max(highest, *apart, float(heights.max()))
-    if not lone or data.labels[0]:
-        _legend(ax, handles, data.labels)
-    return highest
+    shown = np.concatenate([inside.ravel(), apart.ravel()])
+    return handles, float(shown[shown > 0].min()), float(shown.max())
+
+
+def _look(mark: Any, tensors: int) -> dict[str, Any]:
+    if tensors == 1:
+        return {"facecolor": mark.colour, "fill": True}
+    return {"edgecolor": mark.colour, "linestyle": mark.dash, "linewidth": 1.7}
+
+
+def _set_height(ax: Axes, lowest: float, highest: float, part: float, log: bool) -> None:
+    """Scale the y axis so that the highest bin reaches `part` of the way up."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+    part = max(part, 0.3)
+    if log:
+        bottom = lowest / 2
+        ax.set_yscale("log", nonpositive="clip")
+        ax.set_ylim(bottom, bottom * (highest / bottom) ** (1 / part))
+        decades = range(math.floor(math.log10(lowest)), 3)
+        step = -(-len(decades) // 10)
+        ax.yaxis.set_major_locator(FixedLocator([10.0**k for k in decades[::-step]]))
+    else:
+        ax.set_ylim(0, highest / part)
+        ax.yaxis.set_major_locator(MaxNLocator(8))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}" if y <= 100 else ""))
+
+
+def _draw_band(ax: Axes, band: Band, frame: _Frame, y: float) -> None:
+    from matplotlib.patches import Rectangle
+
+    low, normal, high = np.clip([band.low, band.normal, band.high], frame.low, frame.high)
+    place = ax.get_xaxis_transform()
+    look: dict[str, Any] = {"transform": place, "linewidth": 0.8, "edgecolor": ink()}
+    tall = 0.75 * _STRIP
+    ax.add_patch(Rectangle((normal, y), high - normal, tall, facecolor="#BBBBBB", **look))
+    if normal > low:
+        ax.add_patch(
+            Rectangle((low, y), normal - low, tall, facecolor="none", hatch="////", **look)
+        )
+    before = arrow("←") + " " if band.low < frame.low else ""
+    after = " " + arrow("→") if band.high > frame.high else ""
+    ax.text(
+        (normal + high) / 2,
+        y + tall / 2,
+        before + band.name + after,
+        ha="center",
+        va="center",
+        fontsize="x-small",
+        color="black",
+        transform=place,
+        **TEXT,
+    )
+
+
+def _label(ax: Axes, frame: _Frame, bands: bool) -> None:
+    ticks, labels = power_ticks(ax, frame.low, frame.high)
+    ticks, labels = [frame.zero_at + frame.bin / 2, *ticks], ["zero", *labels]
+    if frame.nonfinite:
+        ticks, labels = [*ticks, frame.nonfinite_at + frame.bin / 2], [*labels, "inf,\nNaN"]
+    ax.set_xticks(ticks, labels, **TEXT)
+    key = "\nbands: solid = normal range, hatched = subnormal range" if bands else ""
+    ax.set_xlabel(f"|x|, one bin for each power of two{key}", **TEXT)
+    ax.set_ylabel("% of all values", **TEXT)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from fpemu.errors import InputError, did_you_mean
+from fpemu.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from fpemu.analysis.trace import Record, Trace
+    from fpemu.analysis.records import Record
+    from fpemu.analysis.trace import Trace
     from fpemu.tallies import Tally
 
     Numbers: TypeAlias = Tally | np.ndarray[Any, Any]
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
         Trace | Iterable[Record] | Numbers | Mapping[str, Numbers | Mapping[int, Numbers]]
     )
 
-__all__ = ["Cell", "cells", "row_labels", "total"]
+__all__ = ["Cell", "cells", "row_labels", "tensors"]
 
 
 class Cell(NamedTuple):
@@ -36,16 +35,22 @@ def cells(
     source: Source, *, name: str | None = None, kind: str | None = None, step: int | None = None
 ) -> Iterator[Cell]:
     """Yield the cells of a source that have this name, kind and step (None takes them all)."""
-    _check_kind(kind)
+    from fpemu.analysis.records import check_kind
+
+    if kind is not None:
+        check_kind(kind)
     for cell in _all_cells(source):
         if name in (None, cell.name) and kind in (None, cell.kind) and step in (None, cell.step):
-            yield cell
+            yield Cell(cell.name, cell.kind, cell.step, cell.tally)
 
 
-def total(source: Source, **selection: Any) -> Tally | None:
-    """Return the tally of everything selected, or None if nothing is."""
-    tallies = [cell.tally for cell in cells(source, **selection)]
-    return reduce(add, tallies) if tallies else None
+def tensors(source: Source, **selection: Any) -> dict[tuple[str, str], Tally]:
+    """Return the tally of each (name, kind), all steps selected together."""
+    totals: dict[tuple[str, str], Tally] = {}
+    for cell in cells(source, **selection):
+        key = (cell.name, cell.kind)
+        totals[key] = totals[key] + cell.tally if key in totals else cell.tally
+    return totals
 
 
 def row_labels(keys: Iterable[tuple[str, str]]) -> tuple[str, ...]:
@@ -56,7 +61,7 @@ def row_labels(keys: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(f"{name} · {kind}" if name else kind for name, kind in keys)
 
 
-def _all_cells(source: Any) -> Iterator[Cell]:
+def _all_cells(source: Any) -> Iterator[Cell | Record]:
     if hasattr(source, "records"):
         source = source.records()
     if isinstance(source, Mapping):
@@ -68,16 +73,11 @@ def _all_cells(source: Any) -> Iterator[Cell]:
         yield Cell("", "", 0, _tally(source))
     elif isinstance(source, Iterable) and not isinstance(source, str | bytes):
         for record in source:
-            yield _from_record(record)
+            if not hasattr(record, "kind"):  # its tally stays undecoded until it is wanted
+                raise InputError(_refusal(record))
+            yield record
     else:
         raise InputError(_refusal(source))
-
-
-def _from_record(record: Any) -> Cell:
-    try:
-        return Cell(record.name, record.kind, record.step, record.tally)
-    except AttributeError:
-        raise InputError(_refusal(record)) from None
 
 
 def _is_tally(numbers: Any) -> bool:
@@ -99,11 +99,3 @@ def _refusal(thing: Any) -> str:
         f"cannot plot {type(thing).__name__}: give a Trace or its records, a Tally, an array, or "
         "a dict of name -> Tally or array (or of name -> {step: Tally or array})"
     )
-
-
-def _check_kind(kind: str | None) -> None:
-    from fpemu.analysis.trace import KINDS
-
-    if kind is not None and kind not in KINDS:
-        hint = did_you_mean(str(kind), KINDS)
-        raise InputError(f"unknown kind {kind!r}; {hint}kinds: {', '.join(KINDS)}")

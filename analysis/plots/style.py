@@ -7,11 +7,34 @@ draw in several threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import textwrap
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-__all__ = ["GREY", "MARKS", "TEXT", "Mark", "ink", "percent", "plain", "power", "shorten", "thin"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "GREY",
+    "MARKS",
+    "TEXT",
+    "Mark",
+    "arrow",
+    "inches",
+    "ink",
+    "legend_below",
+    "nothing",
+    "percent",
+    "plain",
+    "power",
+    "power_ticks",
+    "set_title",
+    "shorten",
+    "shorten_all",
+    "thin",
+]
 
 #: Passed to every text that may hold a name.
 TEXT: dict[str, Any] = {"parse_math": False, "usetex": False}
@@ -90,6 +113,33 @@ def shorten(name: object, limit: int = 40) -> str:
     return f"{text[:head]}…{text[head + 1 - limit:]}"
 
 
+def shorten_all(names: Iterable[object], limit: int = 40) -> list[str]:
+    """Return printable names of at most `limit` characters that keep what tells them apart.
+
+    >>> from fpemu.analysis.plots.style import shorten_all
+    >>> shorten_all([f"model.decoder.layers.{i}.mlp.weight" for i in (0, 17)], 20)
+    ['…0.mlp.weight', '…17.mlp.weight']
+
+    If one is longer, what all have in common is left out: their beginning up to a dot or slash,
+    then their end; what is still too long loses its middle.
+    """
+    texts = [plain(name) for name in names]
+    for cut in (_cut_start, _cut_end):
+        if len(texts) > 1 and max(map(len, texts)) > limit:
+            texts = cut(texts)
+    return [shorten(text, limit) for text in texts]
+
+
+def _cut_start(texts: list[str]) -> list[str]:
+    common = os.path.commonprefix(texts)
+    size = 1 + max(common.rfind("."), common.rfind("/"))
+    return [f"…{text[size:]}" for text in texts] if size > 1 else texts
+
+
+def _cut_end(texts: list[str]) -> list[str]:
+    return [text[::-1] for text in _cut_start([text[::-1] for text in texts])]
+
+
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -97,6 +147,11 @@ def power(exponent: int) -> str:
     """Return 2 to an integer exponent as text: '2⁻²⁴', or '2^-24' where the font lacks it."""
     raised = str(int(exponent)).translate(_SUPERSCRIPTS)
     return f"2{raised}" if _has_glyphs(raised) else f"2^{exponent}"
+
+
+def arrow(sign: str) -> str:
+    """Return an arrow, or < and > where the font lacks it."""
+    return sign if _has_glyphs(sign) else {"←": "<", "→": ">"}[sign]
 
 
 def percent(value: float) -> str:
@@ -115,3 +170,61 @@ def thin(count: int, room: int) -> Sequence[int]:
         return range(count)
     steps = (base * scale for scale in (10**i for i in range(12)) for base in (1, 2, 5))
     return range(0, count, next(step for step in steps if step * max(room, 1) >= count))
+
+
+def inches(ax: Axes) -> tuple[float, float]:
+    """Return the width and height of an Axes in inches."""
+    figure = ax.figure
+    assert figure is not None
+    box = ax.get_window_extent()
+    return box.width / figure.dpi, box.height / figure.dpi
+
+
+def power_ticks(ax: Axes, low: int, high: int) -> tuple[list[float], list[str]]:
+    """Return ticks for the powers of two from `low` to `high`, as many as can be read."""
+    room = max(2, int(inches(ax)[0] / 0.55))
+    step = next(s for s in (1, 2, 4, 8, 16, 32, 64) if (high - low) / s <= room or s == 64)
+    ticks = range(-(-low // step) * step, high + 1, step)
+    return [float(k) for k in ticks], [power(k) for k in ticks]
+
+
+def legend_below(ax: Axes, handles: Sequence[Any], labels: Sequence[str]) -> None:
+    """Put a legend under the x axis' label, where it hides nothing, with any names.
+
+    matplotlib drops labels that begin with _, so the names are set afterwards.
+    """
+    from matplotlib.transforms import ScaledTranslation
+
+    figure: Any = ax.figure
+    lines = ax.get_xlabel().count("\n") + 1
+    below = ScaledTranslation(0, -0.38 - 0.17 * lines, figure.dpi_scale_trans)
+    names = shorten_all(labels)
+    columns = max(1, int(inches(ax)[0] / (0.6 + 0.08 * max(map(len, names)))))
+    drawn = ax.legend(
+        handles,
+        [str(row) for row in range(len(handles))],
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=ax.transAxes + below,
+        ncols=min(columns, len(names)),
+        fontsize="small",
+        frameon=False,
+        borderaxespad=0,
+    )
+    for text, name in zip(drawn.get_texts(), names, strict=True):
+        text.set(text=name, **TEXT)
+
+
+def set_title(ax: Axes, title: str) -> None:
+    """Set the title at the left, wrapped to the axes' width."""
+    width = max(20, int(inches(ax)[0] * 9))
+    lines = textwrap.wrap(plain(title), width) or [""]
+    ax.set_title("\n".join(lines[:3]), loc="left", fontsize="large", **TEXT)
+
+
+def nothing(ax: Axes, message: str) -> Axes:
+    """Say in place of a plot why there is none."""
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.text(0.5, 0.5, message, ha="center", va="center", transform=ax.transAxes, **TEXT)
+    return ax

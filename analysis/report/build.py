@@ -7,29 +7,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fpemu.analysis.report.definitions import Definition, definitions, describe_cast, describe_format
-from fpemu.analysis.report.numbers import plain
+from fpemu.analysis.report.definitions import (
+    Definition,
+    definitions,
+    describe_cast,
+    describe_format,
+)
 from fpemu.analysis.report.rows import (
     GRADIENTS,
     Curve,
     Event,
+    LogRow,
     ScaleRow,
     TensorRow,
     curve,
+    json_value,
     tensor_row,
 )
 from fpemu.analysis.report.verdict import Verdict, judge
-from fpemu.analysis.whatif import (
-    FORMATS,
-    SCALES,
-    TOLERANCE,
-    SafeScales,
-    percent,
-    powers_of_two,
-    safe_of,
-)
+from fpemu.analysis.scales import SCALES, TOLERANCE, check_tolerance, powers_of_two, safe_of
+from fpemu.analysis.whatif import FORMATS, percent
 from fpemu.cast import Cast, make_cast
-from fpemu.errors import InputError
 from fpemu.format import Format
 from fpemu.moments import Moments
 from fpemu.tallies import Outcome, Tally
@@ -59,6 +57,7 @@ class Report:
     tensor_scales: tuple[ScaleRow, ...]
     curves: tuple[Curve, ...]
     events: tuple[Event, ...]
+    log: tuple[LogRow, ...]
     definitions: tuple[Definition, ...]
     trace: Trace = field(repr=False, compare=False)  #: for the plots only
 
@@ -72,8 +71,8 @@ class Report:
             "scales": list(self.scales),
             "formats": list(self.formats),
             "verdict": self.verdict.to_json(),
-            "provenance": dict(self.provenance),
-            "runs": [dict(run) for run in self.runs],
+            "provenance": json_value(dict(self.provenance)),
+            "runs": [json_value(run) for run in self.runs],
             "tensors": [row.to_json() for row in self.tensors],
             "what_if": {
                 "kinds": [row.to_json() for row in self.kind_scales],
@@ -81,6 +80,7 @@ class Report:
                 "curves": [row.to_json() for row in self.curves],
             },
             "events": [event.to_json() for event in self.events],
+            "log": [row.to_json() for row in self.log],
             "definitions": [word.to_json() for word in self.definitions],
         }
 
@@ -111,8 +111,7 @@ def build(
     judged = make_cast(to if to is not None else _asked(trace))
     casts = list(dict.fromkeys([judged, *map(make_cast, formats)]))
     factors = sorted({1.0, 2.0, *powers_of_two(scales)})
-    if not 0.0 <= tolerance <= 1.0:
-        raise InputError(f"tolerance {tolerance!r}: must be a fraction, from 0 to 1")
+    check_tolerance(tolerance)
     tensors, events = _gather(trace, judged, tolerance)
     grid = [[t.tally.outcomes(cast, factors) for cast in casts] for t in tensors]
     rows = tuple(
@@ -121,13 +120,13 @@ def build(
     )
     tensor_scales = tuple(
         ScaleRow(t.name, t.kind, str(cast), counted[factors.index(1.0)],
-                 safe_of([counted], cast, factors, tolerance))
+                 safe_of([counted], str(cast), factors, tolerance))
         for t, outcomes in zip(tensors, grid, strict=True)
         for cast, counted in zip(casts, outcomes, strict=True)
     )  # fmt: skip
     kind_scales, curves = _kinds(tensors, grid, casts, factors, tolerance)
     gradients = [o[0] for t, o in zip(tensors, grid, strict=True) if t.kind in GRADIENTS]
-    loss_scale = safe_of(gradients, judged, factors, tolerance) if gradients else None
+    loss_scale = safe_of(gradients, str(judged), factors, tolerance) if gradients else None
     return Report(
         to=judged,
         tolerance=tolerance,
@@ -141,6 +140,7 @@ def build(
         tensor_scales=tensor_scales,
         curves=curves,
         events=events,
+        log=tuple(LogRow(e.step, e.name, e.kind, e.message, e.facts) for e in trace.events()),
         definitions=definitions(judged, tolerance),
         trace=trace,
     )
@@ -222,8 +222,8 @@ def _row(
     tensor: _Tensor, outcomes: list[Outcome], factors: list[float], cast: Cast, tolerance: float
 ) -> TensorRow:
     return tensor_row(
-        plain(tensor.name),
-        plain(tensor.kind),
+        tensor.name,
+        tensor.kind,
         tensor.shape,
         tensor.steps,
         tensor.moments,
@@ -248,7 +248,7 @@ def _kinds(
         total = _sum(tensors[k].tally for k in members)
         for c, cast in enumerate(casts):
             outcomes = total.outcomes(cast, factors)
-            safe = safe_of([grid[k][c] for k in members], cast, factors, tolerance)
+            safe = safe_of([grid[k][c] for k in members], str(cast), factors, tolerance)
             rows.append(ScaleRow(None, kind, str(cast), outcomes[factors.index(1.0)], safe))
             curves.append(curve(kind, str(cast), factors, outcomes))
     return tuple(rows), tuple(curves)

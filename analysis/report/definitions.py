@@ -93,7 +93,8 @@ def describe_cast(cast: Cast) -> str:
         Subnormals.KEEP: "subnormal results are kept",
         Subnormals.FLUSH: "subnormal results become zero",
     }[cast.subnormals]
-    return f"rounded {_ROUNDING[cast.rounding]}; finite values beyond the largest become {becomes}; {small}"
+    rounding = _ROUNDING[cast.rounding]
+    return f"rounded {rounding}; finite values beyond the largest become {becomes}; {small}"
 
 
 def definitions(cast: Cast, tolerance: float) -> tuple[Definition, ...]:

@@ -6,7 +6,7 @@ import math
 import unicodedata
 from typing import Any
 
-from fpemu.analysis.whatif import SafeScales
+from fpemu.analysis.scales import SafeScales
 
 __all__ = ["bits", "cell", "count", "interval", "kind_words", "number", "plain", "power", "share"]
 
@@ -66,7 +66,7 @@ def interval(safe: SafeScales) -> str:
     """Return the safe scales in words; an end that is the last scale tried is marked.
 
     >>> from fpemu.analysis.report.numbers import interval
-    >>> from fpemu.analysis.whatif import SafeScales
+    >>> from fpemu.analysis.scales import SafeScales
     >>> interval(SafeScales("float16", 64.0, 2.0**39, 64.0, 0.0, False, True))
     '2^6 to 2^39 or more'
     """
@@ -115,7 +115,9 @@ def plain(text: str) -> str:
 
 def _spelled(character: str) -> str:
     code = ord(character)
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+    if code < 256:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
 
 
 def cell(value: Any) -> str:

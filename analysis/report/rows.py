@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fpemu.analysis.whatif import SafeScales, percent
+from fpemu.analysis.scales import SafeScales, safe_of
+from fpemu.analysis.whatif import Row, percent
 from fpemu.format import Format
 from fpemu.moments import Moments
 from fpemu.tallies import Outcome
 
-__all__ = ["GRADIENTS", "HARD", "Curve", "Event", "ScaleRow", "TensorRow", "tensor_row"]
+__all__ = [
+    "GRADIENTS",
+    "HARD",
+    "Curve",
+    "Event",
+    "LogRow",
+    "ScaleRow",
+    "TensorRow",
+    "curve",
+    "json_value",
+    "scale_rows",
+    "tensor_row",
+]
 
 #: The kinds that a loss scale multiplies.
 GRADIENTS = ("weight_gradient", "activation_gradient")
@@ -22,14 +37,17 @@ HARD = ("nan", "inf", "overflow")
 
 def _json(record: Any) -> dict[str, Any]:
     """A record's fields; a number that JSON cannot hold is null."""
-    return {field.name: _value(getattr(record, field.name)) for field in fields(record)}
+    return {field.name: json_value(getattr(record, field.name)) for field in fields(record)}
 
 
-def _value(value: Any) -> Any:
+def json_value(value: Any) -> Any:
+    """A value as JSON holds it: no NaN, no infinity, no tuples."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, tuple):
-        return [_value(item) for item in value]
+    if isinstance(value, tuple | list):
+        return [json_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): json_value(item) for key, item in value.items()}
     return value.to_json() if hasattr(value, "to_json") else value
 
 
@@ -113,6 +131,7 @@ class ScaleRow:
     to: str
     unscaled: Outcome  #: at scale 1, exact counts
     safe: SafeScales  #: for a kind: the scales at which every tensor of it is safe
+    step: int | None = None  #: None: all recorded steps together
 
     @property
     def lost_percent(self) -> float:
@@ -121,6 +140,33 @@ class ScaleRow:
 
     def to_json(self) -> dict[str, Any]:
         return _json(self) | {"lost_percent": self.lost_percent}
+
+
+def scale_rows(rows: Iterable[Row], tolerance: float) -> list[ScaleRow]:
+    """Return the safe scales of `whatif` rows, which hold scale 1 and stand in its order."""
+    found = []
+    for key, run in itertools.groupby(rows, key=lambda r: (r.name, r.kind, r.step, r.to)):
+        name, kind, step, to = key
+        counted = sorted(run, key=lambda row: row.scale)
+        [unscaled] = [row.outcome for row in counted if row.scale == 1.0]
+        outcomes, factors = [r.outcome for r in counted], [r.scale for r in counted]
+        safe = safe_of([outcomes], to, factors, tolerance)
+        found.append(ScaleRow(name, kind, to, unscaled, safe, step))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """An event that the run itself recorded: a step skipped, a loss scale changed."""
+
+    step: int
+    name: str
+    kind: str
+    message: str
+    facts: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return _json(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from fpemu.analysis.report.numbers import count, interval, kind_words, number, plain, power, share
 from fpemu.analysis.report.rows import GRADIENTS, Event, ScaleRow, TensorRow
-from fpemu.analysis.whatif import SafeScales
+from fpemu.analysis.scales import SafeScales
 from fpemu.cast import Cast
 
 __all__ = ["Status", "Verdict", "judge"]
@@ -65,9 +65,8 @@ def judge(
     """
     limit = share(100 * tolerance)
     if not any(row.count for row in tensors):
-        return Verdict(
-            Status.NO_DATA, f"No verdict on {cast}: the trace holds no values.", (), None, None, None
-        )
+        headline = f"No verdict on {cast}: the trace holds no values."
+        return Verdict(Status.NO_DATA, headline, (), None, None, None)
     hard = [event for event in events if event.hard]
     first = next(iter(hard or events), None)
     if all(row.amax is None for row in tensors) and not hard:
@@ -122,7 +121,7 @@ def _headline(
         since = "" if first is None else f"; first loss at step {first.step}"
         blame = f"{plain(worst.label)} loses {share(worst.lost_percent)} of its values{since}"
     if status is Status.SAFE_WITH_LOSS_SCALE and loss_scale is not None:
-        return f"{cast} needs a loss scale, such as {_scale(loss_scale.best)}: without one, {blame}."
+        return f"{cast} needs a loss scale, such as {_scale(loss_scale.best)}: unscaled, {blame}."
     return f"{cast} is not safe: {blame}."
 
 
@@ -155,8 +154,8 @@ def _worst_tensors(failing: Sequence[TensorRow], cast: Cast, limit: str) -> list
     """Name the three tensors that lose most, and how."""
     losing = sorted((row for row in failing if row.lost_percent), key=lambda r: -r.lost_percent)
     return [
-        f"{plain(row.label)}: loses {share(row.lost_percent)} of its non-zero values"
-        f" ({_how(row)}), more than {limit} or by overflow."
+        f"{plain(row.label)} loses {share(row.lost_percent)} of its non-zero values: "
+        f"{_how(row)}; allowed: {limit}, without overflow."
         for row in losing[:3]
     ] + ([f"{count(len(losing) - 3)} more tensors are not safe."] if len(losing) > 3 else [])
 

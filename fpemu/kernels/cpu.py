@@ -1,12 +1,14 @@
-"""The CPU loops around the scalar bodies: one loop a verb, built per Cast or once per shape."""
+"""The CPU loops around the scalar bodies, built twice from one source.
+
+`special_loop` has a Cast's constants built in and runs as fast as memory; `general_loop` takes
+them at run time and serves every Cast of a shape, so that it compiles only a few times.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
 from typing import Any
-
-import numpy as np
 
 from fpemu.kernels.bits import Bodies, build
 from fpemu.kernels.compile import jit, source_stamp
@@ -18,52 +20,102 @@ __all__ = ["decode_loop", "general_loop", "special_loop"]
 # Every loop closes over the stamp, so that the disk cache sees a change in any kernel source.
 _STAMP = source_stamp()
 
-
-@cache
-def _bodies(bits: int) -> Bodies:
-    word = WORDS[bits]
-    return build(word.uint, word.mantissa, _inner)
-
-
-@cache
-def _draw(bits: int) -> Callable[..., Any]:
-    return build_draw(WORDS[bits].uint, _inner)
+Loop = Callable[..., None]
+W = WORDS[64].uint
 
 
 def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
-    return jit(function, disk_cache=False)
+    return jit(function, disk_cache=False)  # cached with the loop that it is inlined into
 
 
 @cache
-def special_loop(
-    verb: str, bits: int, grid: Grid, results: Results, shape: Shape
-) -> Callable[..., None]:
-    """Return loop(x, out, seed, offset) with a Cast's constants built in: as fast as memory."""
-    body = getattr(_bodies(bits), verb)
-    draw, U, random_bits = _draw(bits), WORDS[bits].uint, int(grid.random_bits)
-    stamp = _STAMP
+def _bodies(bits: int) -> Bodies:
+    return build(WORDS[bits].uint, WORDS[bits].mantissa, _inner)
 
-    def loop(x, out, seed, offset):  # type: ignore[no-untyped-def]
+
+@cache
+def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shape) -> Loop:
+    """Return loop(x, out), or loop(x, out, first, keys) for stochastic casts."""
+    body, U, stamp = getattr(_bodies(bits), verb), WORDS[bits].uint, _STAMP
+    if shape.stochastic:
+        draw = build_draw(bits, _inner)
+        shift = bits - int(grid.random_bits)
+
+        def stochastic(x, out, first, keys):  # type: ignore[no-untyped-def]
+            stamp  # noqa: B018
+            for i in range(x.size):
+                r = draw(W(first + W(i)), keys, shift)
+                out[i] = body(x[i], r, grid, results, shape)
+
+        return jit(stochastic)
+
+    def loop(x, out):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018
         for i in range(x.size):
-            r = draw(seed, offset + i, random_bits) if shape.stochastic else U(0)
-            out[i] = body(x[i], r, grid, results, shape)
+            out[i] = body(x[i], U(0), grid, results, shape)
 
     return jit(loop)
 
 
 @cache
-def general_loop(verb: str, bits: int, shape: Shape) -> Callable[..., None]:
-    """Return loop(x, out, seed, offset, constants): any Cast of a shape, constants at run time.
+def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
+    """Return the same loops with one more argument: the grid and the results as an array."""
+    body, U, stamp = getattr(_bodies(bits), verb), WORDS[bits].uint, _STAMP
+    unpack = _unpack()
+    if shape.stochastic:
+        draw = build_draw(bits, _inner)
 
-    `constants` is the grid's and the results' fields in one array.
-    """
-    body = getattr(_bodies(bits), verb)
-    draw, U = _draw(bits), WORDS[bits].uint
-    n_grid, n_all = len(Grid._fields), len(Grid._fields) + len(Results._fields)
-    stamp = _STAMP
+        def stochastic(x, out, first, keys, constants):  # type: ignore[no-untyped-def]
+            stamp  # noqa: B018
+            grid, results = unpack(constants)
+            shift = U(bits) - grid.random_bits
+            for i in range(x.size):
+                r = draw(W(first + W(i)), keys, shift)
+                out[i] = body(x[i], r, grid, results, shape)
 
-    def loop(x, out, seed, offset, constants):  # type: ignore[no-untyped-def]
-        pass
+        return jit(stochastic)
+
+    def loop(x, out, constants):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018
+        grid, results = unpack(constants)
+        for i in range(x.size):
+            out[i] = body(x[i], U(0), grid, results, shape)
 
     return jit(loop)
+
+
+@cache
+def _unpack() -> Callable[..., Any]:
+    """Return c -> (Grid, Results): numba builds named tuples field by field only."""
+
+    def unpack(c):  # type: ignore[no-untyped-def]
+        grid = Grid(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11], c[12])
+        results = Results(
+            c[13], c[14], c[15], c[16], c[17], c[18], c[19], c[20], c[21], c[22], c[23], c[24]
+        )
+        return grid, results
+
+    return _inner(unpack)
+
+
+@cache
+def decode_loop(bits: int, codes: Codes | None) -> Loop:
+    """Return loop(codes, out) for one format, or loop(codes, out, constants) for any."""
+    body, U, stamp = _bodies(bits).decode, WORDS[bits].uint, _STAMP
+    if codes is not None:
+        facts = codes
+
+        def special(x, out):  # type: ignore[no-untyped-def]
+            stamp  # noqa: B018
+            for i in range(x.size):
+                out[i] = body(U(x[i]), facts)
+
+        return jit(special)
+
+    def general(x, out, c):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018
+        facts = Codes(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9])
+        for i in range(x.size):
+            out[i] = body(U(x[i]), facts)
+
+    return jit(general)

@@ -1,5 +1,70 @@
-"""Random bits from (seed, element index): the same on every device and for any thread count."""
+"""Random bits from (seed, element index): the same on every device, for any thread count.
+
+A counter-based generator: the draw of an element is a hash of its index under keys that come
+from the seed, so that nothing needs to be kept, split or skipped. The 32-bit finaliser is the
+two-multiplication one of C. Wellons' hash search (bias 0.108); a key enters before each
+multiplication, so that two seeds give unrelated functions and not one function shifted.
+"""
+
 from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
+
+__all__ = ["BLOCK", "build_draw", "keys_of"]
+
+#: Elements that share one set of keys; the index inside a block has 32 bits.
+BLOCK = 1 << 32
+
+_MASK = (1 << 64) - 1
+
+
+def _splitmix64(state: int) -> int:
+    z = (state + 0x9E3779B97F4A7C15) & _MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return z ^ (z >> 31)
+
+
+def keys_of(seed: int, block: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Return six 32-bit keys (in 64-bit words) for a block of 2**32 elements of a seed's stream."""
+    state = _splitmix64(_splitmix64(seed) ^ _splitmix64(block ^ 0x5851F42D4C957F2D))
+    words = []
+    for _ in range(3):
+        state = _splitmix64(state)
+        words += [state & 0xFFFFFFFF, state >> 32]
+    return np.array(words, np.uint64)
+
+
+def build_draw(bits: int, jit: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return draw(index, keys, shift): random words of 32 or 64 bits, shifted right.
+
+    All arithmetic is in uint64 under a 32-bit mask, so that nothing wraps around.
+    """
+    W = np.uint64
+    LOW = W(0xFFFFFFFF)
+
+    @jit
+    def mix(h, k0, k1, k2):  # type: ignore[no-untyped-def]
+        h = W(h ^ k0)
+        h = W(h ^ W(h >> W(16)))
+        h = W(W(h * W(0x21F0AAAD)) & LOW)
+        h = W(h ^ k1)
+        h = W(h ^ W(h >> W(15)))
+        h = W(W(h * W(0xD35A2D97)) & LOW)
+        h = W(h ^ k2)
+        return W(h ^ W(h >> W(15)))
+
+    @jit
+    def draw32(index, keys, shift):  # type: ignore[no-untyped-def]
+        return np.uint32(W(mix(W(index), keys[0], keys[1], keys[2]) >> W(shift)))
+
+    @jit
+    def draw64(index, keys, shift):  # type: ignore[no-untyped-def]
+        high = mix(W(index), keys[0], keys[1], keys[2])
+        low = mix(W(index), keys[3], keys[4], keys[5])
+        return W(W(W(high << W(32)) | low) >> W(shift))
+
+    return draw32 if bits == 32 else draw64  # type: ignore[no-any-return]

@@ -1,0 +1,84 @@
+"""Metadata: the facts of a run that a trace carries, and where it came from."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fpemu.analysis.records import check_name, json_text
+from fpemu.errors import TraceError
+
+__all__ = ["Metadata", "provenance"]
+
+
+class Metadata(MutableMapping[str, Any]):
+    """A dict of text to JSON values that hands each change on to its trace.
+
+    >>> from fpemu.analysis.trace import Trace
+    >>> trace = Trace(metadata={"seed": 1})
+    >>> trace.metadata["to"] = "e4m3fn"
+    >>> trace.metadata["seed"], trace.metadata["to"], "versions" in trace.metadata
+    (1, 'e4m3fn', True)
+
+    A value that is read is a copy: to change what lies inside it, set the whole value again.
+    Values that JSON cannot hold raise InputError; tuples come back as lists, numpy numbers as
+    Python's; NaN and infinities are kept (as Python's json writes them).
+    """
+
+    def __init__(
+        self, texts: Mapping[str, str], changed: Callable[[str, str | None], None]
+    ) -> None:
+        self._texts = dict(texts)
+        self._changed = changed
+
+    def __getitem__(self, key: str) -> Any:
+        try:
+            return json.loads(self._texts[key])
+        except ValueError as error:
+            raise TraceError(
+                f"metadata {key!r} is damaged ({error}): the file was changed after it was "
+                "written; restore it from a copy"
+            ) from error
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        text = json_text(value, f"metadata {check_name(key, 'metadata key')!r}")
+        self._changed(key, text)
+        self._texts[key] = text
+
+    def __delitem__(self, key: str) -> None:
+        if key in self._texts:
+            self._changed(key, None)
+        del self._texts[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._texts))
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def provenance() -> dict[str, Any]:
+    """Return what is known of every run: versions, date (UTC, ISO 8601) and command."""
+    versions = {name: _version(name) for name in ("fpemu", "numpy")}
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {
+        "versions": versions | {"python": platform.python_version()},
+        "date": now,
+        "command": shlex.join(sys.argv),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a checkout that nobody installed
+        return "unknown"

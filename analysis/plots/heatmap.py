@@ -1,0 +1,234 @@
+"""Maps with a row for every tensor: by binade, and by step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fpemu.analysis.plots import compute
+from fpemu.analysis.plots.compute import BINADES, WIDE, Band, ExponentHeatmap, UnderflowHeatmap
+from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.style import (
+    TEXT,
+    inches,
+    legend_below,
+    nothing,
+    power,
+    power_ticks,
+    set_title,
+    shorten_all,
+    thin,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from fpemu.analysis.plots.compute import Shares
+    from fpemu.analysis.plots.source import Source
+    from fpemu.cast import Cast
+    from fpemu.format import Format
+
+__all__ = ["exponent_heatmap", "underflow_heatmap"]
+
+_BLANK = 1e-9  #: % that stands for none on a logarithmic colour scale
+
+#: More rows or columns than pixels would drop some; they are drawn as the largest of a group.
+_MOST_CELLS = 512
+
+
+def exponent_heatmap(
+    source: Source | ExponentHeatmap,
+    *,
+    to: Cast | Format | str | None = "float16",
+    scale: float = 1.0,
+    ax: Axes | None = None,
+    title: str | None = None,
+    **selection: Any,
+) -> Axes:
+    """Draw which powers of two occur in each tensor, with the limits of a format.
+
+    >>> import numpy as np
+    >>> from fpemu.analysis import plots
+    >>> layers = {f"layer{i}": np.float32([2.0**-i, 1, 0]) for i in range(3)}
+    >>> ax = plots.exponent_heatmap(layers, to="fp16")
+    >>> [text.get_text() for text in ax.get_yticklabels()]
+    ['layer0', 'layer1', 'layer2']
+
+    source: a mapping of arrays or Tallies by name, or a Trace (a row for each name and kind, all
+    steps together); selection: name=, kind=, step= of a Trace.
+    to: lines mark this format's smallest value, smallest normal and largest value, moved by
+    scale, a power of two that the values would be multiplied by before the cast; None for no lines.
+    Colour is the share of a tensor's finite non-zero values, on a logarithmic scale; blank is
+    none. Zeros, infinities and NaNs are not counted.
+    """
+    if not isinstance(source, ExponentHeatmap):
+        source = compute.exponent_heatmap(source, to=to, scale=scale, **selection)
+    ax = new_axes(8.0, _height(len(source.labels))) if ax is None else ax
+    set_title(ax, title or _exponent_title(source))
+    low, high = _binades(source)
+    shares = 100.0 * source.share[:, low - BINADES[0] : high - BINADES[0]]
+    if not source.counts.sum():
+        return nothing(ax, "no non-zero values recorded")
+    _draw_map(ax, np.maximum(shares, _BLANK), (low, high), _share_norm())
+    _label_rows(ax, source.labels)
+    ticks, labels = power_ticks(ax, low, high)
+    ax.set_xticks(ticks, labels, **TEXT)
+    ax.set_xlabel("|x|, one column for each power of two", **TEXT)
+    if source.band:
+        _draw_limits(ax, source.band, compute.log2_scale(source.scale), (low, high))
+    return ax
+
+
+def underflow_heatmap(
+    source: Source | UnderflowHeatmap,
+    *,
+    to: Cast | Format | str = "float16",
+    scale: float = 1.0,
+    ax: Axes | None = None,
+    title: str | None = None,
+    **selection: Any,
+) -> Axes:
+    """Draw what share of each tensor would become zero, step by step.
+
+    >>> import numpy as np
+    >>> from fpemu.analysis import plots
+    >>> run = {"layer": {step: np.float32([1, 2.0**-20 / (step + 1)]) for step in range(50)}}
+    >>> ax = plots.underflow_heatmap(run, to="fp16")
+    >>> ax.get_title(loc="left")
+    'Underflow in float16'
+
+    source: a Trace, or a mapping of name to {step: array or Tally}; selection: name=, kind=,
+    step= of a Trace. to: a Cast or a format's name; scale: the power of two that the values are
+    multiplied by before the cast.
+    Colour is the share of the finite non-zero values that became zero, in %; the scale is linear
+    up to 0.1 % and logarithmic above, so that little is told from nothing. Grey: not recorded, or
+    no non-zero value. Columns are the recorded steps, evenly spaced.
+    """
+    if not isinstance(source, UnderflowHeatmap):
+        source = compute.underflow_heatmap(source, to=to, scale=scale, **selection)
+    ax = new_axes(8.0, _height(len(source.labels))) if ax is None else ax
+    set_title(ax, title or _underflow_title(source))
+    if not (source.nonzero > 0).any():
+        return nothing(ax, "no non-zero values recorded")
+    columns = (0, len(source.steps))
+    _draw_map(ax, 100.0 * source.share, columns, _loss_norm())
+    _label_rows(ax, source.labels)
+    shown = thin(len(source.steps), int(inches(ax)[0] / 0.6))
+    ax.set_xticks([i + 0.5 for i in shown], [str(source.steps[i]) for i in shown], **TEXT)
+    grey = " (grey: nothing recorded)" if (source.nonzero <= 0).any() else ""
+    ax.set_xlabel(f"step{grey}", **TEXT)
+    return ax
+
+
+def _scaled(scale: float) -> str:
+    return f" at scale {power(compute.log2_scale(scale))}" if scale != 1.0 else ""
+
+
+def _exponent_title(data: ExponentHeatmap) -> str:
+    limits = f", limits of {data.band.name}{_scaled(data.scale)}" if data.band else ""
+    return f"Powers of two in each tensor{limits}"
+
+
+def _underflow_title(data: UnderflowHeatmap) -> str:
+    return f"Underflow in {data.to}{_scaled(data.scale)}"
+
+
+def _height(rows: int) -> float:
+    """Figure height in inches: room for each label, up to a page."""
+    return float(np.clip(2.0 + 0.22 * rows, 2.8, 9.0))
+
+
+def _binades(data: ExponentHeatmap) -> tuple[int, int]:
+    """From the lowest to above the highest binade of the data and of the format's range."""
+    used = np.flatnonzero(data.counts.sum(0)) + BINADES[0]
+    ends = [int(used[0]), int(used[-1]) + 1] if used.size else [-1, 1]
+    band = data.band
+    if band and band.high - band.low <= WIDE:
+        shift = compute.log2_scale(data.scale)
+        ends += [int(np.floor(band.low)) - shift - 1, int(np.ceil(band.high)) - shift + 1]
+    return max(min(ends), BINADES[0]), min(max(ends), BINADES[-1] + 1)
+
+
+def _share_norm() -> Any:
+    from matplotlib.colors import LogNorm
+
+    return LogNorm(0.001, 100)
+
+
+def _loss_norm() -> Any:
+    from matplotlib.colors import SymLogNorm
+
+    return SymLogNorm(0.1, linscale=0.5, vmin=0, vmax=100)
+
+
+def _draw_map(ax: Axes, percents: Shares, columns: tuple[int, int], norm: Any) -> None:
+    """Draw rows from the top down as one image, with a colour bar."""
+    import matplotlib
+
+    pooled, tall, wide = _pool(percents)
+    colours = matplotlib.colormaps["viridis"].with_extremes(bad="#B0B0B0", under=(1, 1, 1, 0))
+    image = ax.imshow(
+        np.ma.masked_invalid(pooled),
+        cmap=colours,
+        norm=norm,
+        aspect="auto",
+        interpolation="none",
+        extent=(columns[0], columns[0] + pooled.shape[1] * wide, pooled.shape[0] * tall, 0),
+    )
+    ax.set_xlim(columns)
+    ax.set_ylim(len(percents), 0)
+    note = f"\n(largest of {tall * wide} cells)" if tall * wide > 1 else ""
+    _draw_colour_bar(ax, image, f"% of non-zero values{note}")
+
+
+def _draw_colour_bar(ax: Axes, image: Any, label: str) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    figure: Any = ax.figure
+    bar = figure.colorbar(image, ax=ax, pad=0.02, fraction=0.05, aspect=inches(ax)[1] / 0.16)
+    lowest = image.norm.vmin
+    ticks = [0.001, 0.01, 0.1, 1, 10, 100] if lowest else [0, 0.1, 1, 10, 100]
+    bar.ax.yaxis.set_major_locator(FixedLocator(ticks))
+    bar.ax.yaxis.set_minor_locator(NullLocator())
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    bar.set_label(label, **TEXT)
+
+
+def _pool(values: Shares) -> tuple[Shares, int, int]:
+    """Take the largest of each group of cells, so that no row or spike falls between pixels."""
+    tall, wide = (-(-size // _MOST_CELLS) for size in values.shape)
+    if tall == wide == 1:
+        return values, 1, 1
+    rows, columns = (-(-n // k) for n, k in zip(values.shape, (tall, wide), strict=True))
+    padded = np.full((rows * tall, columns * wide), -np.inf)
+    padded[: values.shape[0], : values.shape[1]] = np.where(np.isnan(values), -np.inf, values)
+    largest = padded.reshape(rows, tall, columns, wide).max((1, 3))
+    return np.where(largest == -np.inf, np.nan, largest), tall, wide
+
+
+def _label_rows(ax: Axes, labels: Sequence[str]) -> None:
+    shown = thin(len(labels), int(inches(ax)[1] / 0.135))
+    names = shorten_all(labels)
+    ax.set_yticks([row + 0.5 for row in shown], [names[row] for row in shown], fontsize="x-small", **TEXT)
+
+
+def _draw_limits(ax: Axes, band: Band, shift: int, columns: tuple[int, int]) -> None:
+    """Mark the format's range; the white edge keeps a line visible on any colour."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patheffects import Normal, Stroke
+
+    limits = {"largest": (band.high, "solid"), "smallest normal": (band.normal, "dashed")}
+    if band.low < band.normal:
+        limits["smallest"] = (band.low, "dotted")
+    handles = []
+    for at, dash in limits.values():
+        look: dict[str, Any] = {"color": "#D55E00", "linestyle": dash, "linewidth": 1.8}
+        handles.append(Line2D([], [], **look))
+        if columns[0] <= at - shift <= columns[1]:
+            edge = [Stroke(linewidth=3.2, foreground="white"), Normal()]
+            ax.axvline(at - shift, path_effects=edge, **look)
+    names = [f"{band.name}: {name}" for name in limits]
+    legend_below(ax, handles, names)

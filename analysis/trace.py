@@ -1,0 +1,316 @@
+"""Trace: what the tensors of a run were, by step, name and kind, as exact mergeable counts."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import add
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from fpemu.analysis import store, tables
+from fpemu.analysis.metadata import Metadata, provenance
+from fpemu.analysis.records import (
+    KINDS,
+    Event,
+    Record,
+    Scalar,
+    check_kind,
+    check_name,
+    check_number,
+    check_step,
+    json_text,
+)
+from fpemu.analysis.store import PathLike, Reader
+from fpemu.analysis.writer import Writer
+from fpemu.errors import InputError, TraceError, did_you_mean
+from fpemu.moments import Moments, moments
+from fpemu.tallies import Tally, tally
+
+__all__ = ["KINDS", "Event", "Metadata", "Record", "Scalar", "Trace"]
+
+
+class Trace:
+    """The recorded tensors of a run: (step, name, kind) -> Tally, Moments and shape.
+
+    >>> import numpy as np
+    >>> from fpemu.analysis.trace import Trace
+    >>> trace = Trace(metadata={"seed": 1})
+    >>> for step in range(3):
+    ...     trace.record("fc1", "weight_gradient", np.float32([1e-9, 0.5, 0.0]), step)
+    >>> trace.steps(), trace.total(name="fc1").outcome("float16").underflow
+    ([0, 1, 2], 3)
+
+    `Trace()` lives in memory; `Trace.create(path)` writes through to a file that survives a
+    killed process; `Trace.load(path)` reads one, also while another process writes it.
+    Recording is safe from any number of threads. In a forked child a trace of the parent raises
+    TraceError: create one in each process and `merge` them.
+    """
+
+    def __init__(self, *, metadata: Mapping[str, Any] | None = None) -> None:
+        self._begin(Writer(store.memory(), None), {}, metadata)
+
+    @classmethod
+    def create(
+        cls,
+        path: PathLike,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+    ) -> Trace:
+        """Return a trace on a new file, written as it is recorded.
+
+        >>> import os, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = os.path.join(folder.name, "run.fpemu")
+        >>> with Trace.create(path, metadata={"seed": 1}) as trace:
+        ...     trace.record("fc1", "weight", np.float32([0.5]), step=0)
+        >>> Trace.load(path).names(), os.listdir(folder.name)
+        (['fc1'], ['run.fpemu'])
+        >>> folder.cleanup()
+
+        What is recorded is committed after 256 records or half a second, whichever is first, and
+        on closing: a killed process (kill -9) loses no more than that, and its file loads. Until
+        it is closed, the file has two companions (-wal, -shm); closing leaves one file, and the
+        trace can still be read. A trace that is not closed is closed when it is no longer used.
+        metadata: text -> JSON values (seed, format asked for, ...) beside what is known of every
+        run: versions, date, command.
+        Errors: TraceError if the file exists (unless overwrite=True, and then only a trace that
+        nobody uses is replaced), or cannot be made; nothing half made is left.
+        """
+        file = store.real_path(path)
+        writer = Writer(store.create(file, overwrite), file)
+        trace = cls.__new__(cls)
+        try:
+            trace._begin(writer, {}, metadata)
+        except BaseException:
+            writer.close()
+            os.unlink(file)
+            raise
+        return trace
+
+    @classmethod
+    def load(cls, path: PathLike) -> Trace:
+        """Return the trace that a file held at this moment, to be read.
+
+        It works while another process writes the file (load it again to see more) and after a
+        killed one. Nothing is decoded before it is asked for, and the file is not held open.
+        Errors: TraceError for a file that is missing, no trace, of a newer schema, or damaged;
+        damage inside is found when it is read. A loaded trace cannot be changed: merge it into
+        another.
+        """
+        trace = cls.__new__(cls)
+        reader = Reader(store.real_path(path))
+        trace._store = reader
+        trace._metadata = Metadata(reader.metadata, trace._write_metadata)
+        return trace
+
+    def record(self, name: str, kind: str, array: Any, step: int) -> None:
+        """Count an array's values under a step, name and kind.
+
+        >>> trace = Trace()
+        >>> trace.record("fc1", "activation", np.float32([0.0, 1.0, np.inf]), step=0)
+        >>> trace.record("fc1", "activation", np.float32([2.0]), step=0)
+        >>> [(r.recordings, r.tally.total, r.shape) for r in trace.records()]
+        [(2, 4, (3,))]
+
+        name: any printable text; kind: one of KINDS; array: what `fpemu.tally` takes; step: an
+        integer from 0 on. A key that was recorded before is added to (gradient accumulation,
+        shared modules, micro-batches).
+        Errors: InputError for anything else, and nothing is recorded; TraceError if the file
+        cannot be written, and what waits is kept for the next try.
+        """
+        key = check_name(name), check_kind(kind), check_step(step)
+        values = _array(array, name)
+        self._writer().add(Record(*key, values.shape, tally(values), moments(values)))
+
+    def add(self, record: Record) -> None:
+        """Take a finished record, joined with the one of its name, kind and step if there is one.
+
+        >>> a, b = Trace(), Trace()
+        >>> a.record("fc1", "weight", np.float32([0.5]), step=0)
+        >>> for record in a.records():
+        ...     b.add(record)
+        >>> b.names()
+        ['fc1']
+        """
+        check_name(record.name), check_kind(record.kind), check_step(record.step)
+        self._writer().add(record)
+
+    def event(self, step: int, name: str, kind: str, message: str, **facts: Any) -> None:
+        """Note that something happened: an overflow found, a step skipped.
+
+        >>> trace = Trace()
+        >>> trace.event(12, "fc2", "weight_gradient", "overflow found", amax=float("inf"))
+        >>> [event] = trace.events()
+        >>> event.message, event.facts
+        ('overflow found', {'amax': inf})
+
+        name: the tensor or layer, "" for the run as a whole; kind: a tensor's kind or any other
+        word; facts: JSON values. Each call adds one event.
+        """
+        event = Event(
+            check_step(step),
+            name if name == "" else check_name(name),
+            check_name(kind, "kind"),
+            check_name(message, "message"),
+            facts,
+        )
+        self._writer().add_event(event, json_text(facts, f"facts of event {message!r}"))
+
+    def scalar(self, step: int, name: str, value: float) -> None:
+        """Note one number of a step: loss, accuracy, loss_scale.
+
+        >>> trace = Trace()
+        >>> trace.scalar(0, "loss", 2.5)
+        >>> trace.scalar(1, "loss", float("nan"))
+        >>> [s.value for s in trace.scalars("loss")]
+        [2.5, nan]
+
+        A second value of the same step and name replaces the first. NaN and infinities are kept.
+        """
+        number = Scalar(check_step(step), check_name(name), check_number(value, name))
+        self._writer().add_scalar(number)
+
+    def merge(self, other: Trace) -> None:
+        """Add all that another trace holds, such as another rank's or another shard's.
+
+        >>> a, b = Trace(), Trace()
+        >>> a.record("fc1", "weight", np.float32([0.5, 0.0]), step=0)
+        >>> b.record("fc1", "weight", np.float32([0.0]), step=0)
+        >>> a.merge(b)
+        >>> a.total().zero
+        2
+
+        Records of one key are joined, events are all kept; of metadata and of scalars that both
+        hold, this trace's stay. All of it is taken, or nothing if `other` fails half way.
+        Errors: TraceError if `other` is this trace or a copy of it: it would be counted twice.
+        """
+        writer = self._writer()
+        if other._id() == self._id():
+            raise TraceError(
+                f"{other!r} is this trace or a copy of it: it would be counted twice; merge "
+                "traces that were recorded apart"
+            )
+        missing = {key: other.metadata[key] for key in other.metadata if key not in self.metadata}
+        with writer.at_once():
+            for record in other.records():
+                writer.add(record)
+            for event in other.events():
+                writer.add_event(event, json_text(event.facts, "facts"))
+            known = {(scalar.step, scalar.name) for scalar in self.scalars()}
+            for scalar in other.scalars():
+                if (scalar.step, scalar.name) not in known:
+                    writer.add_scalar(scalar)
+        self.metadata.update(missing)
+
+    def save(self, path: PathLike) -> None:
+        """Write the trace to one file, complete or not at all.
+
+        >>> import os, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> trace = Trace()
+        >>> trace.record("fc1", "weight", np.float32([0.5]), step=0)
+        >>> trace.save(os.path.join(folder.name, "run.fpemu"))
+        >>> Trace.load(os.path.join(folder.name, "run.fpemu")).total() == trace.total()
+        True
+        >>> folder.cleanup()
+
+        A trace of that name is replaced in one step.
+        Errors: TraceError if the path is another kind of file, a trace that is being written, or
+        cannot be written; what was there stays.
+        """
+        file = store.real_path(path)
+        with self._store.read() as connection:
+            store.save(connection, file)
+
+    def close(self) -> None:
+        """Commit what waits and leave one file; the trace can then only be read."""
+        store_ = self._store
+        if isinstance(store_, Writer) and store_.path is not None:
+            store_.close()
+            if store_.closed:
+                self._store = Reader(store_.path)
+
+    def __enter__(self) -> Trace:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def metadata(self) -> Metadata:
+        """The facts of the run, a dict of text to JSON values that writes through."""
+        return self._metadata
+
+    @property
+    def path(self) -> str | None:
+        """The file, or None in memory."""
+        return self._store.path
+
+    def records(
+        self, name: str | None = None, kind: str | None = None, step: int | None = None
+    ) -> Iterator[Record]:
+        """Iterate the records of a name, kind and step (None takes all), undecoded.
+
+        They come by step, and within a step in the order in which the trace first saw each name
+        and kind. What is recorded during the iteration is not in it.
+        Errors: InputError for a name that the trace does not know, a kind that is none.
+        """
+        self._check_selection(name, kind, step)
+        return self._records(name, kind, step)
+
+    def total(
+        self, name: str | None = None, kind: str | None = None, step: int | None = None
+    ) -> Tally:
+        """Return the tally of all values of a name, kind and step (None takes all)."""
+        tallies = (record.tally for record in self.records(name, kind, step))
+        return reduce(add, tallies, tally(np.empty(0, np.float32)))
+
+    def moments_total(
+        self, name: str | None = None, kind: str | None = None, step: int | None = None
+    ) -> Moments:
+        """Return the moments of all finite values of a name, kind and step (None takes all)."""
+        parts = (record.moments for record in self.records(name, kind, step))
+        return reduce(add, parts, moments(np.empty(0, np.float32)))
+
+    def tensors(self) -> list[tuple[str, str]]:
+        """Return (name, kind) of each recorded tensor, in the order first seen."""
+        with self._store.read() as connection:
+            return tables.tensors(connection, self._store.limits)
+
+    def names(self) -> list[str]:
+        """Return the recorded names, in the order first seen."""
+        return list(dict.fromkeys(name for name, _ in self.tensors()))
+
+    def kinds(self) -> list[str]:
+        """Return the recorded kinds, in the order of KINDS."""
+        there = {kind for _, kind in self.tensors()}
+        return [kind for kind in KINDS if kind in there]
+
+    def steps(self) -> list[int]:
+        """Return the recorded steps, in order."""
+        with self._store.read() as connection:
+            return tables.steps(connection, self._store.limits)
+
+    def events(self) -> Iterator[Event]:
+        """Iterate the events by step, then as they came."""
+        with self._store.read() as connection:
+            return iter(tables.events(connection, self._store.limits))
+
+    def scalars(self, name: str | None = None) -> Iterator[Scalar]:
+        """Iterate the scalars of a name, or all of them, by step, then as they came."""
+        with self._store.read() as connection:
+            return iter(tables.scalars(connection, self._store.limits, name))
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.path or 'in memory'!r}>"

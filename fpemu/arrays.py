@@ -1,0 +1,124 @@
+"""What arrays come in and go out: dtypes, layouts, scalars, out=. Checked once, here."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fpemu.errors import InputError
+from fpemu.format import FORMATS, Format
+
+__all__ = ["check_out", "float_array", "holds", "like_input", "narrow_format", "result_dtype"]
+
+Array = np.ndarray[Any, Any]
+
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def narrow_format(dtype: np.dtype[Any]) -> Format | None:
+    """Return the Format of a float dtype narrower than float32 (numpy's or ml_dtypes'), or None."""
+    if dtype == np.float16:
+        return FORMATS["float16"]
+    if dtype.type.__module__.partition(".")[0] == "ml_dtypes":
+        return FORMATS.get(dtype.name)
+    return None
+
+
+def float_array(x: Any) -> Array:
+    """Return x as a native float32 or float64 array of any layout; narrower floats widen.
+
+    Everything that cannot be taken exactly is refused with the way out.
+    """
+    if isinstance(x, np.ma.MaskedArray):
+        raise InputError("masked array: the mask would be lost; pass x.data or x.filled(value)")
+    try:
+        array = np.asarray(x)
+    except (TypeError, ValueError, RuntimeError) as wrong:
+        raise InputError(
+            f"{type(x).__name__}: cannot be read as an array ({_first_line(wrong)}); "
+            "give a rectangular float array"
+        ) from None
+    dtype = array.dtype
+    if dtype == _F32 or dtype == _F64:
+        return array.astype(dtype.newbyteorder("="), copy=False)
+    if narrow_format(dtype) is not None:
+        return array.astype(np.float32)
+    raise InputError(_refusal(dtype))
+
+
+def _first_line(wrong: Exception) -> str:
+    return str(wrong).splitlines()[0][:120] if str(wrong) else type(wrong).__name__
+
+
+def _refusal(dtype: np.dtype[Any]) -> str:
+    rule = "fpemu works on float32 or float64 arrays and on narrower floats"
+    match dtype.kind:
+        case "b" | "i" | "u":
+            way = "convert with x.astype(np.float32) (exact up to 2**24) or np.float64"
+        case "c":
+            way = "pass x.real and x.imag"
+        case "f":  # longdouble
+            way = "convert with x.astype(np.float64) if you accept that rounding"
+        case "O":
+            way = "convert with np.array(x, dtype=np.float64)"
+        case _:
+            way = "convert to a float array first"
+    return f"dtype {dtype.name}: {rule}; {way}"
+
+
+@lru_cache(maxsize=1024)
+def holds(wide: Format, narrow: Format) -> bool:
+    """Whether every value of one format is a value of another (NaN and infinity included)."""
+    return (
+        wide.mantissa_bits >= narrow.mantissa_bits
+        and wide.max >= narrow.max
+        and wide.emin - wide.mantissa_bits <= narrow.emin - narrow.mantissa_bits
+        and wide.smallest_subnormal <= narrow.smallest_subnormal
+        and (wide.signed or not narrow.signed)
+        and (wide.zero or not narrow.zero)
+        and (wide.minus_zero or not narrow.minus_zero)
+        and (wide.inf or not narrow.inf)
+        and (wide.has_nan or not narrow.has_nan)
+    )
+
+
+def result_dtype(x: Any, form: Format) -> np.dtype[Any]:
+    """Return the dtype of round(x): x's own if it holds every result, else float32.
+
+    float64 stays float64, float32 stays float32.
+    """
+    dtype = np.dtype(getattr(x, "dtype", _F64))
+    own = narrow_format(dtype)
+    if own is not None:
+        return dtype if holds(own, form) else _F32
+    return _F32 if dtype == _F32 else _F64
+
+
+def check_out(out: Any, x: Array, dtype: np.dtype[Any]) -> Array:
+    """Return `out` if results of x can be written to it; overlap other than out=x is refused."""
+    if not isinstance(out, np.ndarray):
+        raise InputError(f"out={type(out).__name__}: must be a numpy array")
+    if out.dtype != dtype or not out.dtype.isnative:
+        raise InputError(f"out has dtype {out.dtype!s}: the result is {dtype.name}; give that")
+    if out.shape != x.shape:
+        raise InputError(f"out has shape {out.shape}: the result has {x.shape}; give that")
+    if not out.flags.writeable:
+        raise InputError("out is read-only: give a writeable array")
+    same = out.ctypes.data == x.ctypes.data and out.strides == x.strides
+    if not same and np.may_share_memory(out, x) and _overlap(out, x):
+        raise InputError("out overlaps x in part: give out=x itself or an array apart from it")
+    return out
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    try:
+        return bool(np.shares_memory(a, b, max_work=10_000))
+    except np.exceptions.TooHardError:
+        return True  # cannot be shown to be apart
+
+
+def like_input(x: Any, result: Array) -> Any:
+    """Return a scalar for a scalar; an array (0-d too) for an array."""
+    return result if isinstance(x, np.ndarray) or result.ndim else result[()]

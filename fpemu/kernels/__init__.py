@@ -1,0 +1,1 @@
+"""Kernels: one integer source, thin loops per target."""

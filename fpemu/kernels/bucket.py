@@ -1,0 +1,135 @@
+"""The scalar bodies of the tally: float32 bits -> the place in a histogram that counts them.
+
+A histogram has a row for each sign and binade and, in each, slots between the significands at
+which some format changes its mind: 1, 2 - 2**-m, 2 - 3*2**-m and 2 - 5*2**-m. Every edge is a slot
+of its own, and so is every open interval between two.
+
+Written as 2 - f, those edges are 1, 3/2 and 5/4 times a power of two. So the distance from the
+significand to the next power of two, taken as a float, names its slot by its exponent and its top
+two mantissa bits, and whether anything follows tells an edge from an interval. These are the
+"fine" slots; they know more edges (2 - 7*2**-m) than the public ones, and `SLOT_OF_FINE` merges.
+
+Same rules as in bits.py: every operation in the word type, nothing wraps, no branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["EDGES", "FINE", "ROWS", "SLOTS", "SLOT_OF_FINE", "Bodies", "build"]
+
+#: The edges of the slots as significands in [1, 2).
+EDGES: tuple[Fraction, ...] = tuple(
+    sorted(
+        {Fraction(1)}
+        | {2 - Fraction(1, 1 << m) for m in range(1, 12)}
+        | {2 - Fraction(3, 1 << m) for m in range(2, 10)}
+        | {2 - Fraction(5, 1 << m) for m in range(3, 10)}
+    )
+)
+
+#: Slots of a row: 2 * i is EDGES[i], 2 * i + 1 the open interval above it.
+SLOTS = 2 * len(EDGES)
+
+#: Rows of a histogram for each sign: the binades of float32, 2**-149 to 2**127.
+ROWS = 277
+
+_TOP = 45  #: fine intervals above the last edge, 2 - 2**-11, are one
+#: Fine slots of a row: k is the interval that ends at its k-th edge, k + _TOP + 1 that edge.
+FINE = 2 * (_TOP + 1)
+
+
+def _slot_of_fine() -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def edge(k: int) -> Fraction:
+        quarter = -k % 4
+        return 2 - Fraction(4 + quarter, 4) / (1 << (k + quarter) // 4)
+
+    slots = []
+    for fine in range(FINE):
+        exact, k = divmod(fine, _TOP + 1)
+        known = exact and k < _TOP and edge(k) in EDGES
+        below = sum(e < edge(k) for e in EDGES) if k < _TOP else len(EDGES)
+        slots.append(2 * below if known else max(2 * below - 1, 0))
+    return np.array(slots, np.uint8)
+
+
+#: Public slot of each fine slot.
+SLOT_OF_FINE = _slot_of_fine()
+
+
+class Bodies(NamedTuple):
+    """The scalar bodies, compiled for one target; all take and return uint32 words."""
+
+    row: Callable[..., Any]  #: bits -> sign and exponent field, 0 to 511
+    left: Callable[..., Any]  #: bits -> distance to the next power of two, 1 to 2**23
+    float_bits: Callable[..., Any]  #: that distance -> its bits as a float32
+    fine: Callable[..., Any]  #: those bits -> fine slot
+    binade: Callable[..., Any]  #: magnitude bits of a finite non-zero number -> its row, 0 to 276
+    normal: Callable[..., Any]  #: magnitude bits -> bits with the same significand, never subnormal
+
+
+def build(U: Any, jit: Callable[[Any], Any]) -> Bodies:
+    """Return the scalar bodies; U is uint32.
+
+    A target with a conversion from int to float or a count of leading zeros may use that in
+    place of `float_bits`.
+    """
+    ONE, ZERO = U(1), U(0)
+    MANTISSA = U(23)
+    FRACTION = U(0x7FFFFF)
+    HIDDEN = U(0x800000)
+    REST = U(0x1FFFFF)  # float bits below the top two of the mantissa
+    FIRST = U((127 + 23) * 4)  # exponent and top bits of the distance 2**23, where f is 1
+    TOP = U(_TOP)
+    EXACT = U(_TOP + 1)
+
+    @jit
+    def row(x):  # type: ignore[no-untyped-def]
+        return U(x >> MANTISSA)
+
+    @jit
+    def left(x):  # type: ignore[no-untyped-def]
+        return U(HIDDEN - U(x & FRACTION))
+
+    @jit
+    def lead_of(v):  # type: ignore[no-untyped-def]
+        """Index of the highest set bit of v, 0 < v < 2**32."""
+        lead = U(16) if v > U(0xFFFF) else ZERO
+        v = U(v >> lead)
+        step = U(8) if v > U(0xFF) else ZERO
+        lead = U(lead + step)
+        v = U(v >> step)
+        step = U(4) if v > U(0xF) else ZERO
+        lead = U(lead + step)
+        v = U(v >> step)
+        step = U(2) if v > U(3) else ZERO
+        lead = U(lead + step)
+        v = U(v >> step)
+        return U(lead + (ONE if v > ONE else ZERO))
+
+    @jit
+    def float_bits(distance):  # type: ignore[no-untyped-def]
+        lead = lead_of(distance)
+        fraction = U(U(distance << U(MANTISSA - lead)) & FRACTION)
+        return U(U(U(lead + U(127)) << MANTISSA) | fraction)
+
+    @jit
+    def fine(w):  # type: ignore[no-untyped-def]
+        k = U(FIRST - U(w >> U(21)))
+        k = k if k < TOP else TOP
+        return k if U(w & REST) != ZERO else U(k + EXACT)
+
+    @jit
+    def binade(a):  # type: ignore[no-untyped-def]
+        return lead_of(a) if a < HIDDEN else U(U(a >> MANTISSA) + U(22))
+
+    @jit
+    def normal(a):  # type: ignore[no-untyped-def]
+        shift = U(MANTISSA - lead_of(a)) if a < HIDDEN else ZERO
+        return U(U(a << shift) | HIDDEN) if a < HIDDEN else a
+
+    return Bodies(row, left, float_bits, fine, binade, normal)

@@ -1,0 +1,77 @@
+"""Plan: which loop serves a verb and a Cast, given how much work it has seen."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fpemu.cast import Cast
+from fpemu.format import Format
+from fpemu.kernels.params import WORDS, codes_of, general_shape, params_of
+
+__all__ = ["Plan", "decode_plan", "plan"]
+
+#: Elements after which a Cast gets a loop of its own. Compiling one costs about 0.2 s, the
+#: general loop about 0.3 ns an element more than a special one; see docs/performance.md.
+HOT = 1 << 28
+
+
+class Plan:
+    """The loops of one verb and one Cast: general at first, its own once that pays."""
+
+    def __init__(self, key: tuple[Any, ...], special: Any, general: Any, constants: Any) -> None:
+        self.key = key
+        self._make_special = special
+        self._make_general = general
+        self._constants = constants
+        self._special: Any = None
+        self._general: Any = None
+        self._seen = 0
+
+    def run(self, x: np.ndarray[Any, Any], out: np.ndarray[Any, Any], *draws: Any) -> None:
+        """Apply the verb to flat words."""
+        if self._special is None:
+            self._seen += x.size
+            if self._seen < HOT:
+                if self._general is None:
+                    self._general = self._make_general()
+                self._general(x, out, *draws, self._constants)
+                return
+            self.specialise()
+        self._special(x, out, *draws)
+
+    def specialise(self) -> None:
+        """Build the Cast's own loop now."""
+        if self._special is None:
+            self._special = self._make_special()
+
+
+@lru_cache(maxsize=1024)
+def plan(verb: str, cast: Cast, bits: int, random_bits: int) -> Plan:
+    """Return the plan for "round" or "encode" under a cast, for float32 or float64 words."""
+    from fpemu.kernels import cpu
+
+    p = params_of(cast, bits, random_bits)
+    results = p.values if verb == "round" else p.codes
+    return Plan(
+        (verb, cast, bits, random_bits),
+        lambda: cpu.special_loop(verb, bits, p.grid, results, p.shape),
+        lambda: cpu.general_loop(verb, bits, general_shape(p.shape)),
+        np.array([*p.grid, *results], WORDS[bits].uint),
+    )
+
+
+@lru_cache(maxsize=256)
+def decode_plan(form: Format, bits: int) -> Plan:
+    """Return the plan that decodes a format's codes to float32 or float64 words."""
+    from fpemu.kernels import cpu
+
+    facts = codes_of(form, bits)
+    return Plan(
+        ("decode", form, bits),
+        lambda: cpu.decode_loop(bits, facts),
+        lambda: cpu.decode_loop(bits, None),
+        np.array([*facts], WORDS[bits].uint),
+    )
