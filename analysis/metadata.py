@@ -12,9 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fpemu.analysis.records import check_name, json_text
-from fpemu.errors import TraceError
+from fpemu.errors import InputError, TraceError
 
-__all__ = ["Metadata", "provenance"]
+__all__ = ["Metadata", "start"]
 
 
 class Metadata(MutableMapping[str, Any]):
@@ -47,7 +47,7 @@ class Metadata(MutableMapping[str, Any]):
             ) from error
 
     def __setitem__(self, key: str, value: Any) -> None:
-        text = json_text(value, f"metadata {check_name(key, 'metadata key')!r}")
+        text = _text(key, value)
         self._changed(key, text)
         self._texts[key] = text
 
@@ -66,15 +66,24 @@ class Metadata(MutableMapping[str, Any]):
         return repr(dict(self))
 
 
-def provenance() -> dict[str, Any]:
-    """Return what is known of every run: versions, date (UTC, ISO 8601) and command."""
-    versions = {name: _version(name) for name in ("fpemu", "numpy")}
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {
-        "versions": versions | {"python": platform.python_version()},
-        "date": now,
+def start(metadata: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return a new trace's metadata as JSON texts: what is known of every run, and what is given.
+
+    Known are the versions of fpemu, numpy and Python, the date (UTC, ISO 8601) and the command.
+    """
+    if not isinstance(metadata, Mapping | None):
+        raise InputError(f"metadata {metadata!r:.80}: must be a dict, such as {{'seed': 1}}")
+    known = {
+        "versions": {"fpemu": _version("fpemu"), "numpy": _version("numpy"),
+                     "python": platform.python_version()},
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join(sys.argv),
-    }
+    }  # fmt: skip
+    return {key: _text(key, value) for key, value in (known | dict(metadata or {})).items()}
+
+
+def _text(key: str, value: Any) -> str:
+    return json_text(value, f"metadata {check_name(key, 'metadata key')!r}")
 
 
 def _version(package: str) -> str:

@@ -32,12 +32,14 @@ __all__ = [
     "save",
     "settle",
     "trace_errors",
+    "trace_id",
 ]
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
 APPLICATION_ID = 0x66707472  # "fptr"; https://www.sqlite.org/pragma.html#pragma_application_id
 SCHEMA_VERSION = 1
+PATIENCE_SECONDS = 5.0  # how long closing waits for readers; ours come and go in milliseconds
 
 _NAME_ANOTHER = "name a file that Trace.create or Trace.save wrote"
 _WAY_OUT = {
@@ -98,8 +100,7 @@ def create(path: str, overwrite: bool) -> sqlite3.Connection:
             if not (overwrite and os.path.lexists(path)):
                 _claim(path)
                 claimed = True
-            trace_id = _put_in_place(path, _set_up)
-            return _open_to_write(path, trace_id)
+            return _open_to_write(path, _put_in_place(path, _set_up))
         except BaseException:
             if claimed:
                 _remove(path)
@@ -112,15 +113,14 @@ def save(source: sqlite3.Connection, path: str) -> None:
         _put_in_place(path, source.backup)
 
 
-def settle(connection: sqlite3.Connection, path: str, patience: float = 5.0) -> None:
+def settle(connection: sqlite3.Connection, path: str) -> None:
     """Bring a file that was written in WAL mode back to one file, and close it.
 
-    SQLite does that only while nobody else reads; readers of ours come and go in milliseconds, so
-    it is tried again for `patience` seconds.
+    SQLite does that only while nobody else has the file open.
     """
     with trace_errors(path), contextlib.closing(connection):
         connection.execute("PRAGMA busy_timeout = 100")
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not _one_file(connection):
             if time.monotonic() > deadline:
                 warnings.warn(
@@ -143,7 +143,7 @@ class Reader:
         with self._open() as connection:
             connection.execute("BEGIN")  # one look: the limits and the metadata of one moment
             _check_trace(connection, path)
-            self._trace_id = _trace_id(connection)
+            self.trace_id = trace_id(connection)
             self.limits = tables.limits(connection)
             self.metadata = tables.metadata(connection)
 
@@ -151,7 +151,7 @@ class Reader:
     def read(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection to the very trace that was opened."""
         with self._open() as connection:
-            if _trace_id(connection) != self._trace_id:
+            if trace_id(connection) != self.trace_id:
                 raise TraceError(
                     f"trace {self.path!r} was replaced by another since it was loaded; load it anew"
                 )
@@ -174,10 +174,10 @@ def _connect(database: str) -> sqlite3.Connection:
     return connection
 
 
-def _open_to_write(path: str, trace_id: str) -> sqlite3.Connection:
+def _open_to_write(path: str, made: str) -> sqlite3.Connection:
     connection = _connect(_uri(path, "rw"))
     [mode] = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal" or _trace_id(connection) != trace_id:
+    if mode != "wal" or trace_id(connection) != made:
         connection.close()
         raise TraceError(
             f"trace {path!r}: another process took the name; choose another name"
@@ -200,7 +200,7 @@ def _set_up(connection: sqlite3.Connection) -> None:
     connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
 
 
-def _trace_id(connection: sqlite3.Connection) -> str:
+def trace_id(connection: sqlite3.Connection) -> str:
     row = connection.execute("SELECT value FROM meta WHERE key = 'trace_id'").fetchone()
     return str(row[0]) if row else ""
 
@@ -215,13 +215,13 @@ def _put_in_place(path: str, fill: Callable[[sqlite3.Connection], None]) -> str:
             with contextlib.closing(_connect(_uri(half, "rwc"))) as connection:
                 fill(connection)
                 connection.execute("PRAGMA journal_mode = DELETE")  # a WAL file's copy is one too
-                trace_id = _trace_id(connection)
+                made = trace_id(connection)
             if os.name == "nt":
                 held.close()  # Windows replaces no file that is open
             os.replace(half, path)
         finally:
             _remove(half)
-    return trace_id
+    return made
 
 
 def _hold(path: str) -> sqlite3.Connection:

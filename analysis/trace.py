@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Iterator, Mapping
 from functools import reduce
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fpemu.analysis import store, tables
-from fpemu.analysis.metadata import Metadata, provenance
+from fpemu.analysis.metadata import Metadata, start
 from fpemu.analysis.records import (
     KINDS,
     Event,
@@ -51,8 +50,12 @@ class Trace:
     TraceError: create one in each process and `merge` them.
     """
 
+    _store: Writer | Reader
+    _metadata: Metadata
+
     def __init__(self, *, metadata: Mapping[str, Any] | None = None) -> None:
-        self._begin(Writer(store.memory(), None), {}, metadata)
+        texts = start(metadata)
+        self._begin(Writer(store.memory(), None), texts)
 
     @classmethod
     def create(
@@ -82,15 +85,9 @@ class Trace:
         Errors: TraceError if the file exists (unless overwrite=True, and then only a trace that
         nobody uses is replaced), or cannot be made; nothing half made is left.
         """
-        file = store.real_path(path)
-        writer = Writer(store.create(file, overwrite), file)
+        texts, file = start(metadata), store.real_path(path)
         trace = cls.__new__(cls)
-        try:
-            trace._begin(writer, {}, metadata)
-        except BaseException:
-            writer.close()
-            os.unlink(file)
-            raise
+        trace._begin(Writer(store.create(file, overwrite), file), texts)
         return trace
 
     @classmethod
@@ -104,9 +101,8 @@ class Trace:
         another.
         """
         trace = cls.__new__(cls)
-        reader = Reader(store.real_path(path))
-        trace._store = reader
-        trace._metadata = Metadata(reader.metadata, trace._write_metadata)
+        trace._store = reader = Reader(store.real_path(path))
+        trace._metadata = Metadata(reader.metadata, trace._set_metadata)
         return trace
 
     def record(self, name: str, kind: str, array: Any, step: int) -> None:
@@ -125,8 +121,8 @@ class Trace:
         cannot be written, and what waits is kept for the next try.
         """
         key = check_name(name), check_kind(kind), check_step(step)
-        values = _array(array, name)
-        self._writer().add(Record(*key, values.shape, tally(values), moments(values)))
+        writer, values = self._writer(), _values(array, name)
+        writer.add(Record(*key, values.shape, tally(values), moments(values)))
 
     def add(self, record: Record) -> None:
         """Take a finished record, joined with the one of its name, kind and step if there is one.
@@ -191,7 +187,7 @@ class Trace:
         Errors: TraceError if `other` is this trace or a copy of it: it would be counted twice.
         """
         writer = self._writer()
-        if other._id() == self._id():
+        if other._store.trace_id == writer.trace_id:
             raise TraceError(
                 f"{other!r} is this trace or a copy of it: it would be counted twice; merge "
                 "traces that were recorded apart"
@@ -230,11 +226,9 @@ class Trace:
 
     def close(self) -> None:
         """Commit what waits and leave one file; the trace can then only be read."""
-        store_ = self._store
-        if isinstance(store_, Writer) and store_.path is not None:
-            store_.close()
-            if store_.closed:
-                self._store = Reader(store_.path)
+        writer = self._store
+        if isinstance(writer, Writer) and writer.path is not None and writer.close():
+            self._store = Reader(writer.path)
 
     def __enter__(self) -> Trace:
         return self
@@ -267,7 +261,7 @@ class Trace:
         Errors: InputError for a name that the trace does not know, a kind that is none.
         """
         self._check_selection(name, kind, step)
-        return self._records(name, kind, step)
+        return self._chosen(name, kind, step)
 
     def total(
         self, name: str | None = None, kind: str | None = None, step: int | None = None
@@ -314,3 +308,53 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace {self.path or 'in memory'!r}>"
+
+    def _begin(self, writer: Writer, texts: Mapping[str, str]) -> None:
+        self._store = writer
+        weakref.finalize(self, writer.close)
+        for key, text in texts.items():
+            writer.add_metadata(key, text)
+        writer.commit()
+        self._metadata = Metadata(texts, self._set_metadata)
+
+    def _writer(self) -> Writer:
+        if isinstance(self._store, Writer):
+            return self._store
+        raise TraceError(
+            f"trace {self.path!r} was loaded or closed, and is only read from then on; merge it "
+            "into Trace() or Trace.create(...) to add to it"
+        )
+
+    def _set_metadata(self, key: str, text: str | None) -> None:
+        self._writer().add_metadata(key, text)
+
+    def _check_selection(self, name: str | None, kind: str | None, step: int | None) -> None:
+        if name is not None and name not in (known := self.names()):
+            hint = did_you_mean(str(name), known)
+            raise InputError(
+                f"name {name!r} is not in trace {self.path or 'in memory'!r}; {hint}"
+                f"recorded: {', '.join(known[:20]) or 'nothing'}"
+            )
+        if kind is not None:
+            check_kind(kind)
+        if step is not None:
+            check_step(step)
+
+    def _chosen(self, name: str | None, kind: str | None, step: int | None) -> Iterator[Record]:
+        with self._store.read() as connection:
+            ids = tables.record_ids(connection, self._store.limits, name, kind, step)
+        for chunk in tables.chunks(ids):
+            with self._store.read() as connection:
+                records = tables.records(connection, chunk)
+            yield from records
+
+
+def _values(array: Any, name: str) -> Any:
+    if hasattr(array, "shape") and hasattr(array, "dtype"):
+        return array
+    try:
+        return np.asarray(array)
+    except Exception as error:  # whatever the object's own conversion raises
+        raise InputError(
+            f"array of {name!r}: {type(array).__name__} is no array ({error}); give a float array"
+        ) from error

@@ -127,12 +127,12 @@ def whatif(
     Values are counted as recorded, before the cast; zeros, NaN and infinite values are counted
     apart in `row.outcome` and are in no percentage. Stochastic casts are refused (InputError).
     """
-    casts = [make_cast(to) for to in formats]
+    casts = [(str(cast), cast) for cast in dict.fromkeys(map(make_cast, formats))]
     factors = powers_of_two(scales)
     return [
-        Row(name, kind, step, str(cast), scale, outcome)
+        Row(name, kind, step, text, scale, outcome)
         for (name, kind, step), tally in grouped(trace, names, kinds, per_step).items()
-        for cast in casts
+        for text, cast in casts
         for scale, outcome in zip(factors, tally.outcomes(cast, factors), strict=True)
     ]
 
@@ -144,8 +144,8 @@ def grouped(
     per_step: bool = False,
 ) -> dict[tuple[str, str, int | None], Tally]:
     """Return the tallies of a trace by (name, kind, step or None), in the order of recording."""
-    keep_names = _known("tensor", names, trace.names())
-    keep_kinds = _known("kind", kinds, trace.kinds())
+    keep_names = known("tensor", names, trace.names())
+    keep_kinds = known("kind", kinds, trace.kinds())
     totals: dict[tuple[str, str, int | None], Tally] = {}
     for record in trace.records():
         if record.name in keep_names and record.kind in keep_kinds:
@@ -154,9 +154,9 @@ def grouped(
     return totals
 
 
-def _known(what: str, wanted: Iterable[str] | None, known: Iterable[str]) -> set[str]:
-    """Check the names asked for against the recorded ones."""
-    there = list(known)
+def known(what: str, wanted: Iterable[str] | None, recorded: Iterable[str]) -> set[str]:
+    """Return the names asked for as a set (None: all), each checked against the recorded ones."""
+    there = list(recorded)
     if wanted is None:
         return set(there)
     asked = list(wanted)

@@ -31,6 +31,7 @@ class Writer:
     def __init__(self, connection: sqlite3.Connection, path: str | None) -> None:
         self.path = path
         self.limits = tables.Limits()
+        self.trace_id = store.trace_id(connection)
         self._connection = connection
         self._process = os.getpid()
         self._lock = threading.RLock()
@@ -84,21 +85,26 @@ class Writer:
                     self._whole = False
                     self._forget()
 
-    def close(self) -> None:
-        """Commit, leave one file, and end; in a child of the process that opened it, do nothing."""
-        if os.getpid() != self._process:
-            return
-        with self._lock:
-            if self._closed:
-                return
+    def commit(self) -> None:
+        """Commit what waits."""
+        with self._mine():
             self._commit()
-            self._closed = True
-            if self._timer:
-                self._timer.cancel()
-            if self.path is None:
-                self._connection.close()
-            else:
-                store.settle(self._connection, self.path)
+
+    def close(self) -> bool:
+        """Commit, leave one file, and end; say whether it is ended: a child must not do that."""
+        if os.getpid() != self._process:
+            return False
+        with self._lock:
+            if not self._closed:
+                self._commit()
+                self._closed = True
+                if self._timer:
+                    self._timer.cancel()
+                if self.path is None:
+                    self._connection.close()
+                else:
+                    store.settle(self._connection, self.path)
+        return True
 
     @property
     def _name(self) -> str:

@@ -15,11 +15,13 @@ from fpemu.errors import FpemuError
 from fpemu.format import FORMATS as formats
 from fpemu.format import Format, NaN, p3109
 from fpemu.format import find_format as finfo
+from fpemu.presets import CASTS as casts
 
 if TYPE_CHECKING:
-    from fpemu import analysis
-    from fpemu.emulate import decode, encode, round, values, warmup
-    from fpemu.moments import Moments, moments
+    from fpemu import analysis, testing
+    from fpemu.codes import decode, encode, values
+    from fpemu.emulate import round, warmup
+    from fpemu.measures import error, nextafter, spacing
     from fpemu.tallies import Outcome, Tally, tally
 
 __version__ = "0.1.0.dev0"
@@ -34,29 +36,37 @@ __all__ = [
     "Rounding",
     "Tally",
     "analysis",
+    "casts",
     "decode",
     "encode",
+    "error",
     "finfo",
     "formats",
+    "nextafter",
     "p3109",
     "round",
+    "spacing",
     "tally",
+    "testing",
     "values",
     "warmup",
 ]
 
 # Loaded on first use, so that `import fpemu` brings neither numba nor matplotlib.
 _LAZY = {
-    "decode": "fpemu.emulate",
-    "encode": "fpemu.emulate",
+    "decode": "fpemu.codes",
+    "encode": "fpemu.codes",
+    "error": "fpemu.measures",
+    "nextafter": "fpemu.measures",
+    "spacing": "fpemu.measures",
     "round": "fpemu.emulate",
-    "values": "fpemu.emulate",
+    "values": "fpemu.codes",
     "warmup": "fpemu.emulate",
     "Outcome": "fpemu.tallies",
     "Tally": "fpemu.tallies",
     "tally": "fpemu.tallies",
 }
-_MODULES = {"analysis"}
+_MODULES = {"analysis", "testing"}
 
 
 def __getattr__(name: str) -> Any:

@@ -31,6 +31,8 @@ def float_array(x: Any) -> Array:
 
     Everything that cannot be taken exactly is refused with the way out.
     """
+    if type(x) is np.ndarray and x.dtype is _F32:
+        return x  # the common case, first: a small call lasts a few microseconds
     if isinstance(x, np.ma.MaskedArray):
         raise InputError("masked array: the mask would be lost; pass x.data or x.filled(value)")
     try:
@@ -41,7 +43,7 @@ def float_array(x: Any) -> Array:
             "give a rectangular float array"
         ) from None
     dtype = array.dtype
-    if dtype == _F32 or dtype == _F64:
+    if dtype in (_F32, _F64):
         return array.astype(dtype.newbyteorder("="), copy=False)
     if narrow_format(dtype) is not None:
         return array.astype(np.float32)
@@ -114,7 +116,7 @@ def check_out(out: Any, x: Array, dtype: np.dtype[Any]) -> Array:
 
 def _overlap(a: Array, b: Array) -> bool:
     try:
-        return bool(np.shares_memory(a, b, max_work=10_000))
+        return bool(np.shares_memory(a, b, max_work=10_000))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True  # cannot be shown to be apart
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fpemu.analysis.plots import compute
-from fpemu.analysis.plots.compute import BINADES, WIDE, Band, ExponentHeatmap, UnderflowHeatmap
+from fpemu.analysis.plots.compute import Band, ExponentHeatmap, UnderflowHeatmap
+from fpemu.analysis.plots.compute.counts import BINADES, log2_scale
 from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.names import power, shorten, shorten_all
 from fpemu.analysis.plots.style import (
     TEXT,
     inches,
     legend_below,
     nothing,
-    power,
     power_ticks,
     set_title,
-    shorten_all,
     thin,
 )
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fpemu.analysis.plots.compute import Shares
+    from fpemu.analysis.plots.compute.counts import Shares
     from fpemu.analysis.plots.source import Source
     from fpemu.cast import Cast
     from fpemu.format import Format
@@ -35,8 +35,11 @@ __all__ = ["exponent_heatmap", "underflow_heatmap"]
 
 _BLANK = 1e-9  #: % that stands for none on a logarithmic colour scale
 
-#: More rows or columns than pixels would drop some; they are drawn as the largest of a group.
-_MOST_CELLS = 512
+#: More rows or columns are drawn as the largest of a group: they would fall between pixels, and
+#: a file of this many cells of pure noise stays below 300 KB.
+_MOST_ROWS, _MOST_COLUMNS = 512, 256
+
+_COLOURS = 48  #: few enough that even noise compresses
 
 
 def exponent_heatmap(
@@ -78,7 +81,7 @@ def exponent_heatmap(
     ax.set_xticks(ticks, labels, **TEXT)
     ax.set_xlabel("|x|, one column for each power of two", **TEXT)
     if source.band:
-        _draw_limits(ax, source.band, compute.log2_scale(source.scale), (low, high))
+        _draw_limits(ax, source.band, log2_scale(source.scale), (low, high))
     return ax
 
 
@@ -124,12 +127,12 @@ def underflow_heatmap(
 
 
 def _scaled(scale: float) -> str:
-    return f" at scale {power(compute.log2_scale(scale))}" if scale != 1.0 else ""
+    return f" at scale {power(log2_scale(scale))}" if scale != 1.0 else ""
 
 
 def _exponent_title(data: ExponentHeatmap) -> str:
-    limits = f", limits of {data.band.name}{_scaled(data.scale)}" if data.band else ""
-    return f"Powers of two in each tensor{limits}"
+    limits = f"; lines: {data.band.name}{_scaled(data.scale)}" if data.band else ""
+    return f"Powers of two by tensor{limits}"
 
 
 def _underflow_title(data: UnderflowHeatmap) -> str:
@@ -147,7 +150,7 @@ def _binades(data: ExponentHeatmap) -> tuple[int, int]:
     ends = [int(used[0]), int(used[-1]) + 1] if used.size else [-1, 1]
     band = data.band
     if band and band.high - band.low <= WIDE:
-        shift = compute.log2_scale(data.scale)
+        shift = log2_scale(data.scale)
         ends += [int(np.floor(band.low)) - shift - 1, int(np.ceil(band.high)) - shift + 1]
     return max(min(ends), BINADES[0]), min(max(ends), BINADES[-1] + 1)
 
@@ -169,10 +172,10 @@ def _draw_map(ax: Axes, percents: Shares, columns: tuple[int, int], norm: Any) -
     import matplotlib
 
     pooled, tall, wide = _pool(percents)
-    colours = matplotlib.colormaps["viridis"].with_extremes(bad="#B0B0B0", under=(1, 1, 1, 0))
+    colours = matplotlib.colormaps["viridis"].resampled(_COLOURS)
     image = ax.imshow(
         np.ma.masked_invalid(pooled),
-        cmap=colours,
+        cmap=colours.with_extremes(bad="#B0B0B0", under=ax.get_facecolor()),
         norm=norm,
         aspect="auto",
         interpolation="none",
@@ -199,7 +202,8 @@ def _draw_colour_bar(ax: Axes, image: Any, label: str) -> None:
 
 def _pool(values: Shares) -> tuple[Shares, int, int]:
     """Take the largest of each group of cells, so that no row or spike falls between pixels."""
-    tall, wide = (-(-size // _MOST_CELLS) for size in values.shape)
+    most = (_MOST_ROWS, _MOST_COLUMNS)
+    tall, wide = (-(-n // k) for n, k in zip(values.shape, most, strict=True))
     if tall == wide == 1:
         return values, 1, 1
     rows, columns = (-(-n // k) for n, k in zip(values.shape, (tall, wide), strict=True))
@@ -211,8 +215,11 @@ def _pool(values: Shares) -> tuple[Shares, int, int]:
 
 def _label_rows(ax: Axes, labels: Sequence[str]) -> None:
     shown = thin(len(labels), int(inches(ax)[1] / 0.135))
-    names = shorten_all(labels)
-    ax.set_yticks([row + 0.5 for row in shown], [names[row] for row in shown], fontsize="x-small", **TEXT)
+    names, common = shorten_all(labels)
+    shown_names = [names[row] for row in shown]
+    ax.set_yticks([row + 0.5 for row in shown], shown_names, fontsize="x-small", **TEXT)
+    if common:
+        ax.set_ylabel(shorten(common, int(inches(ax)[1] / 0.08)), fontsize="x-small", **TEXT)
 
 
 def _draw_limits(ax: Axes, band: Band, shift: int, columns: tuple[int, int]) -> None:
@@ -220,9 +227,12 @@ def _draw_limits(ax: Axes, band: Band, shift: int, columns: tuple[int, int]) -> 
     from matplotlib.lines import Line2D
     from matplotlib.patheffects import Normal, Stroke
 
-    limits = {"largest": (band.high, "solid"), "smallest normal": (band.normal, "dashed")}
+    limits = {
+        f"largest, {2.0**band.high:g}": (band.high, "solid"),
+        f"smallest normal, {power(round(band.normal))}": (band.normal, "dashed"),
+    }
     if band.low < band.normal:
-        limits["smallest"] = (band.low, "dotted")
+        limits[f"smallest, {power(round(band.low))}"] = (band.low, "dotted")
     handles = []
     for at, dash in limits.values():
         look: dict[str, Any] = {"color": "#D55E00", "linestyle": dash, "linewidth": 1.8}
@@ -230,5 +240,4 @@ def _draw_limits(ax: Axes, band: Band, shift: int, columns: tuple[int, int]) -> 
         if columns[0] <= at - shift <= columns[1]:
             edge = [Stroke(linewidth=3.2, foreground="white"), Normal()]
             ax.axvline(at - shift, path_effects=edge, **look)
-    names = [f"{band.name}: {name}" for name in limits]
-    legend_below(ax, handles, names)
+    legend_below(ax, handles, list(limits))

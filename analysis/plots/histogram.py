@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fpemu.analysis.plots import compute
-from fpemu.analysis.plots.compute import BINADES, FORMATS, WIDE, Band, ExponentHistogram
+from fpemu.analysis.plots.compute import Band, ExponentHistogram
+from fpemu.analysis.plots.compute.counts import BINADES, FORMATS
 from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.names import arrow
 from fpemu.analysis.plots.style import (
     MARKS,
     TEXT,
-    arrow,
     ink,
     legend_below,
     nothing,

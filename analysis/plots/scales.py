@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.plots import compute
-from fpemu.analysis.plots.compute import FORMATS, LostByScale
+from fpemu.analysis.plots.compute import LostByScale
+from fpemu.analysis.plots.compute.counts import FORMATS, log2_scale
 from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.names import percent, power
 from fpemu.analysis.plots.style import (
     GREY,
     MARKS,
@@ -15,19 +17,17 @@ from fpemu.analysis.plots.style import (
     ink,
     legend_below,
     nothing,
-    percent,
-    power,
     power_ticks,
     set_title,
 )
-from fpemu.analysis.whatif import SCALES, TOLERANCE
+from fpemu.analysis.scales import SCALES, TOLERANCE
 from fpemu.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fpemu.analysis.plots.source import Source
-    from fpemu.analysis.whatif import SafeScales
+    from fpemu.analysis.scales import SafeScales
     from fpemu.cast import Cast
     from fpemu.format import Format
 
@@ -60,7 +60,7 @@ def lost_by_scale(
     in % of the finite non-zero values, linear up to a tenth of the tolerance, logarithmic above.
     Bars under the axis shade the scales at which no tensor loses more than the tolerance (a
     fraction) and nothing overflows; a star marks the best scale; both are
-    `fpemu.analysis.whatif.safe_scales`' choice.
+    `fpemu.analysis.scales.safe_scales`' choice.
     """
     if not isinstance(source, LostByScale):
         source = compute.lost_by_scale(
@@ -74,7 +74,7 @@ def lost_by_scale(
     set_title(ax, title)
     if not source.nonzero or not source.labels:
         return nothing(ax, "no non-zero values recorded" if source.labels else "no format given")
-    low, high = (compute.log2_scale(source.scales[end]) for end in (0, -1))
+    low, high = (log2_scale(source.scales[end]) for end in (0, -1))
     ax.set_xlim(low - 0.5, high + 0.5)
     _scale_y(ax, source.tolerance)
     handles = [_draw_line(ax, source, row) for row in range(len(source.labels))]
@@ -90,7 +90,7 @@ def lost_by_scale(
 
 
 def _entry(label: str, safe: SafeScales) -> str:
-    best = power(compute.log2_scale(safe.best))
+    best = power(log2_scale(safe.best))
     return f"{label}: best {best}" if safe.safe else f"{label}: none is safe, best {best}"
 
 
@@ -113,7 +113,7 @@ def _linear(tolerance: float) -> float:
 
 def _draw_line(ax: Axes, data: LostByScale, row: int) -> Any:
     mark, best = MARKS[row], data.safe[row].best
-    exponents = [compute.log2_scale(scale) for scale in data.scales]
+    exponents = [log2_scale(scale) for scale in data.scales]
     percents = 100.0 * data.share[row]
     (line,) = ax.plot(
         exponents,
@@ -124,8 +124,8 @@ def _draw_line(ax: Axes, data: LostByScale, row: int) -> Any:
         markersize=4,
     )
     at = data.scales.index(best)
-    look = {"color": mark.colour, "markersize": 15, "markeredgecolor": ink(), "zorder": 5}
-    ax.plot(exponents[at], percents[at], "*", **look)
+    look: dict[str, Any] = {"color": mark.colour, "markeredgecolor": ink(), "zorder": 5}
+    ax.plot(exponents[at], percents[at], "*", markersize=15, **look)
     _draw_safe(ax, data, row)
     return line
 
@@ -135,8 +135,8 @@ def _draw_safe(ax: Axes, data: LostByScale, row: int) -> None:
     safe, tall = data.safe[row], _linear(data.tolerance) / len(data.labels)
     if safe.low is None or safe.high is None:
         return
-    left, right = compute.log2_scale(safe.low) - 0.5, compute.log2_scale(safe.high) + 0.5
-    look = {"color": MARKS[row].colour, "alpha": 0.6, "linewidth": 0}
+    left, right = log2_scale(safe.low) - 0.5, log2_scale(safe.high) + 0.5
+    look: dict[str, Any] = {"color": MARKS[row].colour, "alpha": 0.6, "linewidth": 0}
     ax.barh(-(row + 0.5) * tall, right - left, 0.8 * tall, left, **look)
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from fpemu.analysis.records import Record, check_kind
+from fpemu.analysis.trace import Trace
 from fpemu.errors import InputError
+from fpemu.tallies import Tally, tally
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from fpemu.analysis.records import Record
-    from fpemu.analysis.trace import Trace
-    from fpemu.tallies import Tally
 
     Numbers: TypeAlias = Tally | np.ndarray[Any, Any]
     Source: TypeAlias = (
@@ -33,15 +32,19 @@ class Cell(NamedTuple):
 
 def cells(
     source: Source, *, name: str | None = None, kind: str | None = None, step: int | None = None
-) -> Iterator[Cell]:
-    """Yield the cells of a source that have this name, kind and step (None takes them all)."""
-    from fpemu.analysis.records import check_kind
+) -> Iterator[Cell | Record]:
+    """Yield the cells of a source that have this name, kind and step (None takes all).
 
+    A trace's records keep their tally undecoded until it is asked for.
+    """
     if kind is not None:
         check_kind(kind)
+    if isinstance(source, Trace):
+        yield from source.records(name, kind, step)
+        return
     for cell in _all_cells(source):
         if name in (None, cell.name) and kind in (None, cell.kind) and step in (None, cell.step):
-            yield Cell(cell.name, cell.kind, cell.step, cell.tally)
+            yield cell
 
 
 def tensors(source: Source, **selection: Any) -> dict[tuple[str, str], Tally]:
@@ -62,36 +65,28 @@ def row_labels(keys: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def _all_cells(source: Any) -> Iterator[Cell | Record]:
-    if hasattr(source, "records"):
-        source = source.records()
     if isinstance(source, Mapping):
         for name, numbers in source.items():
             dated = numbers if isinstance(numbers, Mapping) else {0: numbers}
             for step, one in dated.items():
                 yield Cell(str(name), "", int(step), _tally(one))
-    elif _is_tally(source) or hasattr(source, "dtype"):
+    elif isinstance(source, Tally) or hasattr(source, "dtype"):
         yield Cell("", "", 0, _tally(source))
     elif isinstance(source, Iterable) and not isinstance(source, str | bytes):
         for record in source:
-            if not hasattr(record, "kind"):  # its tally stays undecoded until it is wanted
+            if not isinstance(record, Record):
                 raise InputError(_refusal(record))
             yield record
     else:
         raise InputError(_refusal(source))
 
 
-def _is_tally(numbers: Any) -> bool:
-    return hasattr(numbers, "exponents") and hasattr(numbers, "outcome")
-
-
 def _tally(numbers: Any) -> Tally:
-    if _is_tally(numbers):
-        return numbers  # type: ignore[no-any-return]
+    if isinstance(numbers, Tally):
+        return numbers
     if not hasattr(numbers, "dtype"):
         raise InputError(_refusal(numbers))
-    import fpemu
-
-    return fpemu.tally(numbers)
+    return tally(numbers)
 
 
 def _refusal(thing: Any) -> str:

@@ -1,17 +1,15 @@
-"""Style: colours, line marks and text that any name survives.
+"""Style: colours, line marks, ticks, legends.
 
-Text is never parsed as mathematics or TeX: a layer may be called `$x_^`. Powers of two are written
-with Unicode superscripts, since matplotlib's mathtext parser is one shared object and a server may
-draw in several threads.
+No text is parsed as mathematics or TeX: a layer may be called `$x_^`.
 """
 
 from __future__ import annotations
 
-import os
 import textwrap
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fpemu.analysis.plots.names import plain, power, shorten_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,18 +19,12 @@ __all__ = [
     "MARKS",
     "TEXT",
     "Mark",
-    "arrow",
     "inches",
     "ink",
     "legend_below",
     "nothing",
-    "percent",
-    "plain",
-    "power",
     "power_ticks",
     "set_title",
-    "shorten",
-    "shorten_all",
     "thin",
 ]
 
@@ -48,20 +40,19 @@ class Mark(NamedTuple):
     colour: str
     marker: str
     dash: Any
-    hatch: str
 
 
 #: Okabe and Ito's colours (jfly.uni-koeln.de/color), told apart by the colour-blind; their yellow
 #: is left out (too pale on white) and so is their black (lost on dark styles).
 MARKS = (
-    Mark("#0072B2", "o", "solid", "////"),
-    Mark("#D55E00", "s", (0, (5, 1.5)), "\\\\\\\\"),
-    Mark("#009E73", "^", (0, (4, 1, 1, 1)), "xxxx"),
-    Mark("#CC79A7", "D", (0, (1, 1)), "...."),
-    Mark("#E69F00", "v", (0, (7, 1, 1, 1, 1, 1)), "----"),
-    Mark("#56B4E9", "P", (0, (3, 1)), "||||"),
-    Mark("#7F3C00", "X", (0, (8, 2)), "++++"),
-    Mark("#999999", "*", (0, (1, 2)), "oooo"),
+    Mark("#0072B2", "o", "solid"),
+    Mark("#D55E00", "s", (0, (5, 1.5))),
+    Mark("#009E73", "^", (0, (4, 1, 1, 1))),
+    Mark("#CC79A7", "D", (0, (1, 1))),
+    Mark("#E69F00", "v", (0, (7, 1, 1, 1, 1, 1))),
+    Mark("#56B4E9", "P", (0, (3, 1))),
+    Mark("#7F3C00", "X", (0, (8, 2))),
+    Mark("#999999", "*", (0, (1, 2))),
 )
 
 
@@ -70,93 +61,6 @@ def ink() -> Any:
     import matplotlib
 
     return matplotlib.rcParams["text.color"]
-
-
-@lru_cache(maxsize=16)
-def _glyphs(families: tuple[str, ...]) -> frozenset[int]:
-    from matplotlib import font_manager
-
-    paths = {font_manager.findfont(font_manager.FontProperties(family=[f])) for f in families}
-    return frozenset(code for path in paths for code in font_manager.get_font(path).get_charmap())
-
-
-def _has_glyphs(text: str) -> bool:
-    import matplotlib
-
-    return _glyphs(tuple(matplotlib.rcParams["font.family"])).issuperset(map(ord, text))
-
-
-def plain(name: object) -> str:
-    r"""Return a name with what cannot be printed, or has no glyph in the font, escaped.
-
-    >>> from fpemu.analysis.plots.style import plain
-    >>> plain("a\n$b_^\u202e")
-    'a\\n$b_^\\u202e'
-    """
-    return "".join(
-        c if c.isprintable() and _has_glyphs(c) else c.encode("unicode_escape").decode()
-        for c in str(name)
-    )
-
-
-def shorten(name: object, limit: int = 40) -> str:
-    """Return a printable name of at most `limit` characters, with its middle left out.
-
-    >>> from fpemu.analysis.plots.style import shorten
-    >>> shorten("decoder.layers.11.self_attention.output.weight", 20)
-    'decoder.l…put.weight'
-    """
-    text = plain(name)
-    if len(text) <= limit:
-        return text
-    head = (limit - 1) // 2
-    return f"{text[:head]}…{text[head + 1 - limit:]}"
-
-
-def shorten_all(names: Iterable[object], limit: int = 40) -> list[str]:
-    """Return printable names of at most `limit` characters that keep what tells them apart.
-
-    >>> from fpemu.analysis.plots.style import shorten_all
-    >>> shorten_all([f"model.decoder.layers.{i}.mlp.weight" for i in (0, 17)], 20)
-    ['…0.mlp.weight', '…17.mlp.weight']
-
-    If one is longer, what all have in common is left out: their beginning up to a dot or slash,
-    then their end; what is still too long loses its middle.
-    """
-    texts = [plain(name) for name in names]
-    for cut in (_cut_start, _cut_end):
-        if len(texts) > 1 and max(map(len, texts)) > limit:
-            texts = cut(texts)
-    return [shorten(text, limit) for text in texts]
-
-
-def _cut_start(texts: list[str]) -> list[str]:
-    common = os.path.commonprefix(texts)
-    size = 1 + max(common.rfind("."), common.rfind("/"))
-    return [f"…{text[size:]}" for text in texts] if size > 1 else texts
-
-
-def _cut_end(texts: list[str]) -> list[str]:
-    return [text[::-1] for text in _cut_start([text[::-1] for text in texts])]
-
-
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-def power(exponent: int) -> str:
-    """Return 2 to an integer exponent as text: '2⁻²⁴', or '2^-24' where the font lacks it."""
-    raised = str(int(exponent)).translate(_SUPERSCRIPTS)
-    return f"2{raised}" if _has_glyphs(raised) else f"2^{exponent}"
-
-
-def arrow(sign: str) -> str:
-    """Return an arrow, or < and > where the font lacks it."""
-    return sign if _has_glyphs(sign) else {"←": "<", "→": ">"}[sign]
-
-
-def percent(value: float) -> str:
-    """Return a percentage with two significant digits: '0.1 %', '12 %'."""
-    return f"{value:.2g} %" if value < 99.5 else f"{value:.3g} %"
 
 
 def thin(count: int, room: int) -> Sequence[int]:
@@ -196,10 +100,11 @@ def legend_below(ax: Axes, handles: Sequence[Any], labels: Sequence[str]) -> Non
     from matplotlib.transforms import ScaledTranslation
 
     figure: Any = ax.figure
-    lines = ax.get_xlabel().count("\n") + 1
-    below = ScaledTranslation(0, -0.38 - 0.17 * lines, figure.dpi_scale_trans)
-    names = shorten_all(labels)
-    columns = max(1, int(inches(ax)[0] / (0.6 + 0.08 * max(map(len, names)))))
+    ticks = max((text.get_text().count("\n") for text in ax.get_xticklabels()), default=0)
+    lines = ticks + ax.get_xlabel().count("\n")
+    below = ScaledTranslation(0, -0.5 - 0.16 * lines, figure.dpi_scale_trans)
+    names, _ = shorten_all(labels)
+    columns = max(1, int(inches(ax)[0] / (0.55 + 0.07 * max(map(len, names)))))
     drawn = ax.legend(
         handles,
         [str(row) for row in range(len(handles))],
@@ -217,7 +122,7 @@ def legend_below(ax: Axes, handles: Sequence[Any], labels: Sequence[str]) -> Non
 
 def set_title(ax: Axes, title: str) -> None:
     """Set the title at the left, wrapped to the axes' width."""
-    width = max(20, int(inches(ax)[0] * 9))
+    width = max(20, int(inches(ax)[0] * 10))
     lines = textwrap.wrap(plain(title), width) or [""]
     ax.set_title("\n".join(lines[:3]), loc="left", fontsize="large", **TEXT)
 

@@ -15,6 +15,7 @@ from fpemu.analysis.report.definitions import (
 )
 from fpemu.analysis.report.rows import (
     GRADIENTS,
+    JUDGED,
     Curve,
     Event,
     LogRow,
@@ -26,7 +27,7 @@ from fpemu.analysis.report.rows import (
 )
 from fpemu.analysis.report.verdict import Verdict, judge
 from fpemu.analysis.scales import SCALES, TOLERANCE, check_tolerance, powers_of_two, safe_of
-from fpemu.analysis.whatif import FORMATS, percent
+from fpemu.analysis.whatif import FORMATS, known, percent
 from fpemu.cast import Cast, make_cast
 from fpemu.format import Format
 from fpemu.moments import Moments
@@ -92,6 +93,7 @@ def build(
     formats: Iterable[str | Format | Cast] = FORMATS,
     scales: Iterable[float] = SCALES,
     tolerance: float = TOLERANCE,
+    kinds: Iterable[str] | None = None,
 ) -> Report:
     """Return the report of a trace: is the format `to` ready for these numbers, and why not.
 
@@ -106,16 +108,20 @@ def build(
 
     to: the cast that is judged; unless given, the trace's own (metadata "to"), else float16.
     formats: the others of the what-if section. scales: powers of two. tolerance: the fraction of
-    its non-zero values that a tensor may lose. An empty trace gives a report that says so.
+    its non-zero values that a tensor may lose. kinds: those that the verdict is about; unless
+    given, what mixed-precision training casts (activations, weights and gradients; it keeps
+    optimizer states and updates in float32), or all if the trace holds none of these.
+    An empty trace gives a report that says so.
     """
     judged = make_cast(to if to is not None else _asked(trace))
     casts = list(dict.fromkeys([judged, *map(make_cast, formats)]))
     factors = sorted({1.0, 2.0, *powers_of_two(scales)})
     check_tolerance(tolerance)
+    verdict_kinds = _judged(trace, kinds)
     tensors, events = _gather(trace, judged, tolerance)
     grid = [[t.tally.outcomes(cast, factors) for cast in casts] for t in tensors]
     rows = tuple(
-        _row(tensor, outcomes[0], factors, judged, tolerance)
+        _row(tensor, outcomes[0], factors, judged, tolerance, tensor.kind in verdict_kinds)
         for tensor, outcomes in zip(tensors, grid, strict=True)
     )
     tensor_scales = tuple(
@@ -150,6 +156,14 @@ def _asked(trace: Trace) -> str | Cast:
     """The cast that the trace was recorded for."""
     to = trace.metadata.get("to") or "float16"
     return Cast.from_json(to) if isinstance(to, Mapping) else str(to)
+
+
+def _judged(trace: Trace, kinds: Iterable[str] | None) -> set[str]:
+    """The kinds that the verdict is about."""
+    there = trace.kinds()
+    if kinds is not None:
+        return known("kind", kinds, there)
+    return {kind for kind in there if kind in JUDGED} or set(there)
 
 
 # --- one pass over the records -----------------------------------------------------------------
@@ -219,7 +233,12 @@ def _merged(known: Event, new: Event) -> Event:
 
 
 def _row(
-    tensor: _Tensor, outcomes: list[Outcome], factors: list[float], cast: Cast, tolerance: float
+    tensor: _Tensor,
+    outcomes: list[Outcome],
+    factors: list[float],
+    cast: Cast,
+    tolerance: float,
+    judged: bool,
 ) -> TensorRow:
     return tensor_row(
         tensor.name,
@@ -231,6 +250,7 @@ def _row(
         outcomes[factors.index(2.0)],
         cast.format,
         tolerance,
+        judged,
     )
 
 
@@ -270,8 +290,7 @@ def _provenance(
     """What the report stands on: the judged cast, the recorded steps, the trace's metadata."""
     steps = sorted(trace.steps())
     first: dict[str, Any] = {
-        "format": describe_format(cast.format),
-        "cast": f"{cast}: {describe_cast(cast)}",
+        "cast": f"{cast}, {describe_format(cast.format)}; {describe_cast(cast)}",
         "tolerance_percent": 100 * tolerance,
         "tensors": tensors,
         "recorded_steps": len(steps),

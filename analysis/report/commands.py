@@ -85,6 +85,11 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for pr
     "--formats", multiple=True, callback=_casts, metavar="CASTS",
     help="The other formats of the what-if section: 'bf16,e5m2' (repeatable).",
 )  # fmt: skip
+@click.option(
+    "--kind", "kinds", multiple=True,
+    help="A kind that the verdict is about (repeatable); unless given, activations, weights and "
+    "gradients.",
+)  # fmt: skip
 @_SCALES
 @click.option("--tolerance", type=float, default=0.1, show_default=True, metavar="PERCENT",
               help="Share of its non-zero values that a tensor may lose.")  # fmt: skip
@@ -97,6 +102,7 @@ def report(
     trace: str,
     to: str | None,
     formats: tuple[str, ...],
+    kinds: tuple[str, ...],
     scales: tuple[float, ...],
     tolerance: float,
     rows: int,
@@ -114,7 +120,7 @@ def report(
     view = _view(out, as_json)
     found = build(
         Trace.load(trace), to=to, formats=formats or FORMATS, scales=scales,
-        tolerance=tolerance / 100,
+        tolerance=tolerance / 100, kinds=kinds or None,
     )  # fmt: skip
     if view == "html":
         from fpemu.analysis.report import html

@@ -121,6 +121,9 @@ def definitions(cast: Cast, tolerance: float) -> tuple[Definition, ...]:
         "safe": f"No value overflows, and at most {share(100 * tolerance)} of the finite non-zero "
         "values of each tensor are lost, over all recorded steps together. It speaks of range "
         "only, not of the rounding error within it, and of the recorded steps only.",
+        "judged": "The verdict is about what mixed-precision training casts: activations, weights "
+        "and gradients. It keeps optimizer states and updates in float32; they are listed with "
+        "what the cast would do to them, and not judged unless asked for.",
         "scale": "A power of two that multiplies the values before the cast; exact. A loss scale "
         "multiplies the loss, and so every gradient; it reaches no other kind of tensor. "
         "A scale of its own is stored beside a tensor, as FP8 recipes do.",

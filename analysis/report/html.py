@@ -79,7 +79,7 @@ def render(report: Report, *, plots: bool = True) -> str:
     figures = tuple(_figures(report)) if plots and report.tensors else ()
     script = (TEMPLATES / "report.js").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    tensors = sorted(report.tensors, key=lambda row: (row.safe, -row.lost_percent))
+    tensors = sorted(report.tensors, key=lambda r: (not r.judged, r.safe, -r.lost_percent))
     by_tensor: dict[tuple[str | None, str], list[Any]] = {}
     for row in report.tensor_scales:
         by_tensor.setdefault((row.name, row.kind), []).append(row)
@@ -87,7 +87,7 @@ def render(report: Report, *, plots: bool = True) -> str:
         report=report,
         badge=BADGES[report.verdict.status],
         sections=sections(report, figures=bool(figures)),
-        safe_tensors=sum(row.safe for row in report.tensors),
+        judged=[row for row in tensors if row.judged],
         tensors=tensors,
         tensor_scales=[(row, by_tensor[row.name, row.kind]) for row in tensors],
         run_columns=list(dict.fromkeys(key for run in report.runs for key in run)),

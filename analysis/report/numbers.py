@@ -8,7 +8,18 @@ from typing import Any
 
 from fpemu.analysis.scales import SafeScales
 
-__all__ = ["bits", "cell", "count", "interval", "kind_words", "number", "plain", "power", "share"]
+__all__ = [
+    "bits",
+    "cell",
+    "count",
+    "interval",
+    "kind_words",
+    "number",
+    "plain",
+    "power",
+    "share",
+    "shorten",
+]
 
 NOTHING = "–"  #: shown where there is no number, such as the mean of no values
 
@@ -26,7 +37,8 @@ def number(x: float | None) -> str:
         return "∞" if x > 0 else "-∞"
     if x == int(x) and abs(x) < 1e7:
         return str(int(x))
-    mantissa, e, exponent = f"{x:.3g}".partition("e")
+    mantissa, e, exponent = (f"{x:.2e}" if abs(x) < 1e-3 else f"{x:.3g}").partition("e")
+    mantissa = mantissa.rstrip("0").rstrip(".") if e else mantissa
     if e and 1000 <= abs(x) < 1e7:
         return f"{x:.0f}"
     return f"{mantissa}e{int(exponent)}" if e else mantissa
@@ -72,6 +84,8 @@ def interval(safe: SafeScales) -> str:
     """
     if safe.low is None:
         return "none"
+    if safe.low_open and safe.high_open:
+        return "all tried"
     low = power(safe.low) + (" or less" if safe.low_open else "")
     high = power(safe.high) + (" or more" if safe.high_open else "")
     return low if safe.low == safe.high else f"{low} to {high}"
@@ -85,6 +99,18 @@ def bits(x: float | None) -> str:
     ('3.2', '-10.0', '–')
     """
     return NOTHING if x is None or math.isnan(x) else f"{x:.1f}"
+
+
+def shorten(text: str, limit: int = 48) -> str:
+    """Return a name of at most `limit` characters, its middle left out.
+
+    >>> from fpemu.analysis.report.numbers import shorten
+    >>> shorten("decoder.layers.11.attention.output", 21)
+    'decoder.la…ion.output'
+    """
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}…{text[len(text) - (limit - 1) // 2 :]}"
 
 
 def count(n: int) -> str:
@@ -127,7 +153,7 @@ def cell(value: Any) -> str:
     if isinstance(value, int):
         return count(value) if abs(value) >= 10**6 else str(value)
     if isinstance(value, float):
-        return number(value)
+        return number(value) if abs(value) < 0.001 or abs(value) >= 1e4 else f"{value:.4g}"
     if isinstance(value, list | tuple):
         return ", ".join(cell(item) for item in value)
     if isinstance(value, dict):

@@ -17,6 +17,7 @@ from fpemu.tallies import Outcome
 __all__ = [
     "GRADIENTS",
     "HARD",
+    "JUDGED",
     "Curve",
     "Event",
     "LogRow",
@@ -27,6 +28,9 @@ __all__ = [
     "scale_rows",
     "tensor_row",
 ]
+
+#: The kinds that mixed-precision training casts; optimizer states and updates stay float32 there.
+JUDGED = ("activation", "weight", "weight_gradient", "activation_gradient")
 
 #: The kinds that a loss scale multiplies.
 GRADIENTS = ("weight_gradient", "activation_gradient")
@@ -82,6 +86,7 @@ class TensorRow:
     overflow_percent: float
     lost_percent: float
     safe: bool
+    judged: bool  #: whether the verdict speaks of it
 
     @property
     def label(self) -> str:
@@ -206,6 +211,7 @@ def tensor_row(
     doubled: Outcome,
     form: Format,
     tolerance: float,
+    judged: bool,
 ) -> TensorRow:
     """Return the row of a tensor; `doubled` is its outcome at scale 2, for the latent share."""
     some = outcome.nonzero > 0
@@ -238,6 +244,7 @@ def tensor_row(
         lost_percent=percent(outcome.lost, outcome.nonzero),
         safe=not (outcome.nan or outcome.inf or outcome.overflow)
         and outcome.lost_fraction <= tolerance,
+        judged=judged,
     )
 
 

@@ -21,6 +21,7 @@ from fpemu.analysis.report.numbers import (
     plain,
     power,
     share,
+    shorten,
 )
 from fpemu.analysis.report.rows import Event, ScaleRow, TensorRow
 from fpemu.analysis.report.verdict import Status, Verdict
@@ -106,7 +107,7 @@ _COLUMNS: tuple[tuple[str, Callable[[TensorRow], str], int], ...] = (
     ("zero", lambda r: share(r.zero_percent), 120),
     ("count", lambda r: count(r.count), 130),
     ("shape", lambda r: "x".join(map(str, r.shape)), 140),
-    ("smallest", lambda r: number(r.smallest_nonzero), 110),
+    ("smallest", lambda r: number(r.smallest_nonzero), 130),
     ("amax", lambda r: number(r.amax), 0),
     ("rms", lambda r: number(r.rms), 160),
     ("mean", lambda r: number(r.mean), 180),
@@ -122,22 +123,27 @@ def _tensors(report: Report, console: Console, limit: int) -> None:
     columns = [c for c in _COLUMNS if console.width >= c[2]]
     table = _table()
     table.add_column("", no_wrap=True)
-    table.add_column("tensor", overflow="ellipsis", no_wrap=True, min_width=16, ratio=1)
+    table.add_column("tensor", overflow="fold", min_width=16)
     for title, _, _ in columns:
         table.add_column(title, justify="right", no_wrap=True)
-    worst = sorted(report.tensors, key=lambda r: (r.safe, -r.lost_percent))
+    worst = sorted(report.tensors, key=lambda r: (not r.judged, r.safe, -r.lost_percent))
     for row in worst[:limit]:
-        mark = Text("ok", "green") if row.safe else Text("!!", "bold red")
-        table.add_row(mark, _tensor(row.name, row.kind), *(show(row) for _, show, _ in columns))
+        table.add_row(_mark(row), _tensor(row.name, row.kind), *(show(row) for _, show, _ in columns))
     console.print(table)
-    note = f"{report.to}, unscaled; worst first."
+    note = f"{report.to}, unscaled; worst first; !! not safe, - not judged."
     left = len(_COLUMNS) - len(columns)
     note += f" {left} more columns in a wider terminal, --json or an .html --out." * (left > 0)
     console.print(Text(note + _left_out(len(worst), limit), "dim"))
 
 
+def _mark(row: TensorRow) -> Text:
+    if not row.judged:
+        return Text("-", "dim")
+    return Text("ok", "green") if row.safe else Text("!!", "bold red")
+
+
 def _tensor(name: str, kind: str) -> Text:
-    return Text.assemble(plain(name), " ", (kind_words(kind), "dim"))
+    return Text.assemble(shorten(plain(name)), " ", (kind_words(kind), "dim"))
 
 
 def _what_if(report: Report, console: Console, limit: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fpemu.analysis.report.numbers import count, interval, kind_words, number, plain, power, share
-from fpemu.analysis.report.rows import GRADIENTS, Event, ScaleRow, TensorRow
+from fpemu.analysis.report.rows import GRADIENTS, JUDGED, Event, ScaleRow, TensorRow
 from fpemu.analysis.scales import SafeScales
 from fpemu.cast import Cast
 
@@ -22,7 +22,7 @@ __all__ = ["Status", "Verdict", "judge"]
 class Status(enum.Enum):
     """The answer in one word."""
 
-    SAFE = "safe"  #: every tensor is safe as recorded
+    SAFE = "safe"  #: every judged tensor is safe as recorded
     SAFE_WITH_LOSS_SCALE = "safe_with_loss_scale"  #: only gradients fail; one loss scale saves them
     NOT_SAFE = "not_safe"  #: some tensor fails that no loss scale saves
     BROKEN = "broken"  #: the recorded values themselves hold NaN or infinity
@@ -35,10 +35,10 @@ class Verdict:
 
     status: Status
     headline: str  #: one sentence
-    reasons: tuple[str, ...]  #: sentences: what fails and why, what would help
-    worst: TensorRow | None  #: the tensor that loses most (of the unsafe ones, if any)
-    first_event: Event | None  #: the first NaN, infinity or overflow, else the first loss
-    loss_scale: SafeScales | None  #: for all gradient tensors together; None: no gradients
+    reasons: tuple[str, ...] = ()  #: sentences: what fails and why, what would help
+    worst: TensorRow | None = None  #: the judged tensor that loses most, of the unsafe if any
+    first_event: Event | None = None  #: the first NaN, infinity or overflow, else the first loss
+    loss_scale: SafeScales | None = None  #: for all gradient tensors together; None: no gradients
 
     def to_json(self) -> dict[str, Any]:
         parts = {name: getattr(self, name) for name in ("worst", "first_event", "loss_scale")}
@@ -64,24 +64,28 @@ def judge(
     safe scales of all gradients together. scale_rows: each tensor in each format tried.
     """
     limit = share(100 * tolerance)
-    if not any(row.count for row in tensors):
-        headline = f"No verdict on {cast}: the trace holds no values."
-        return Verdict(Status.NO_DATA, headline, (), None, None, None)
-    hard = [event for event in events if event.hard]
-    first = next(iter(hard or events), None)
-    if all(row.amax is None for row in tensors) and not hard:
-        total = count(sum(row.count for row in tensors))
-        headline = f"No verdict on {cast}: all {total} recorded values are zero."
-        return Verdict(Status.NO_DATA, headline, (), None, None, None)
-    worst = max(tensors, key=lambda row: (not row.safe, row.lost_percent))
-    failing = [row for row in tensors if not row.safe]
+    judged = [row for row in tensors if row.judged]
+    keys = {(row.name, row.kind) for row in judged}
+    about = [event for event in events if (event.name, event.kind) in keys]
+    hard = [event for event in about if event.hard]
+    values = sum(row.count for row in judged)
+    if not values:
+        return Verdict(Status.NO_DATA, f"No verdict on {cast}: the trace holds no values.")
+    if not hard and all(row.amax in (None, 0.0) for row in judged):
+        headline = f"No verdict on {cast}: all {count(values)} recorded values are zero."
+        return Verdict(Status.NO_DATA, headline)
+    first = next(iter(hard or about), None)
+    worst = max(judged, key=lambda row: (not row.safe, row.lost_percent))
+    failing = [row for row in judged if not row.safe]
     status = _status(failing, loss_scale)
+    relevant = [row for row in scale_rows if (row.name, row.kind) in keys]
     reasons = [
         *_first_cause(hard, cast),
-        *_worst_tensors(failing, cast, limit),
+        *_losing(failing),
         *_gradients(failing, loss_scale, limit),
-        *_others(failing, scale_rows, cast, limit),
-        *_wider(failing, scale_rows, cast),
+        *_others(failing, relevant, cast, limit),
+        *_formats(failing, relevant, cast),
+        *_not_judged([row for row in tensors if not row.judged], cast),
     ]
     headline = _headline(status, worst, first, loss_scale, cast, limit)
     return Verdict(status, headline, tuple(reasons), worst, first, loss_scale)
@@ -114,27 +118,27 @@ def _headline(
             f"{limit} of its non-zero values."
         )
     if first is not None and first.hard:
-        blame = f"{_what(first, cast)} at step {first.step}"
-        if status is Status.BROKEN:
-            return f"Broken as recorded: {blame} is the first cause to look at."
+        blame = f"at step {first.step}, {_what(first, cast)}"
     else:
-        since = "" if first is None else f"; first loss at step {first.step}"
+        since = "" if first is None else f", first at step {first.step}"
         blame = f"{plain(worst.label)} loses {share(worst.lost_percent)} of its values{since}"
+    if status is Status.BROKEN:
+        return f"These values are broken as recorded: {blame}."
     if status is Status.SAFE_WITH_LOSS_SCALE and loss_scale is not None:
         return f"{cast} needs a loss scale, such as {_scale(loss_scale.best)}: unscaled, {blame}."
     return f"{cast} is not safe: {blame}."
 
 
 def _what(event: Event, cast: Cast) -> str:
-    """What an event is, in words, with its tensor."""
-    name, n = plain(event.label), count(event.count)
-    plural = "" if event.count == 1 else "s"
+    """What a hard event is, in words, with its tensor."""
+    name, n, s = plain(event.label), count(event.count), "" if event.count == 1 else "s"
     if event.what == "nan":
-        return f"{name}, {n} NaN{plural}"
+        return f"{name} holds {n} NaN{s}"
     if event.what == "inf":
-        return f"{name}, {n} infinite value{plural}"
+        return f"{name} holds {n} infinite value{s}"
+    verb = "overflows" if event.count == 1 else "overflow"
     return (
-        f"{name}, {n} value{plural} beyond the range (largest {number(event.amax)}, "
+        f"{n} value{s} of {name} {verb} (largest {number(event.amax)}, "
         f"{cast.format.name} ends at {number(cast.format.max)})"
     )
 
@@ -143,31 +147,41 @@ def _first_cause(hard: Sequence[Event], cast: Cast) -> list[str]:
     if not hard:
         return []
     first = hard[0]
-    sentence = f"First cause: step {first.step}: {_what(first, cast)}."
     later = len({(event.name, event.kind) for event in hard} - {(first.name, first.kind)})
+    sentence = f"First cause to look at: at step {first.step}, {_what(first, cast)}."
     if later:
-        sentence += f" NaN, infinity or overflow in {count(later)} more tensor{'s' * (later > 1)}."
+        more = f"{count(later)} more tensor{'s' * (later > 1)}"
+        sentence += f" NaN, infinite or overflowing values follow in {more}."
     return [sentence]
 
 
-def _worst_tensors(failing: Sequence[TensorRow], cast: Cast, limit: str) -> list[str]:
+def _losing(failing: Sequence[TensorRow]) -> list[str]:
     """Name the three tensors that lose most, and how."""
     losing = sorted((row for row in failing if row.lost_percent), key=lambda r: -r.lost_percent)
-    return [
-        f"{plain(row.label)} loses {share(row.lost_percent)} of its non-zero values: "
-        f"{_how(row)}; allowed: {limit}, without overflow."
-        for row in losing[:3]
-    ] + ([f"{count(len(losing) - 3)} more tensors are not safe."] if len(losing) > 3 else [])
+    told = [f"{plain(row.label)}: {_how(row)}." for row in losing[:3]]
+    more = len(losing) - 3
+    if more > 0:
+        told.append(f"{count(more)} more tensor{'s are' if more > 1 else ' is'} not safe.")
+    return told
 
 
 def _how(row: TensorRow) -> str:
-    parts = {
+    """How a tensor loses values: '3 % of its non-zero values underflow'."""
+    ways = {
         "underflow": row.underflow_percent,
         "overflow": row.overflow_percent,
-        "saturated": row.saturated_percent,
+        "are saturated": row.saturated_percent,
     }
-    named = [f"{share(value)} {name}" for name, value in parts.items() if value]
-    return ", ".join(named) or "negative values in an unsigned format"
+    named = [f"{share(value)} {way}" for way, value in ways.items() if value]
+    if not named:
+        return f"{share(row.lost_percent)} of its non-zero values have a sign that the format lacks"
+    first = named[0].replace(" % ", " % of its non-zero values ", 1)
+    return ", ".join([first, *named[1:]])
+
+
+def _in_range_fails(row: TensorRow) -> bool:
+    """Whether a tensor fails by its finite values, which a scale could move."""
+    return row.lost_percent > 0 and not row.safe
 
 
 def _gradients(
@@ -177,19 +191,13 @@ def _gradients(
         return []
     if loss_scale.safe:
         return [
-            f"Gradients: a loss scale of {_scale(loss_scale.best)} keeps every gradient tensor "
-            f"within {limit} without overflow; safe loss scales: {interval(loss_scale)}."
+            f"A loss scale of {_scale(loss_scale.best)} keeps every gradient tensor within "
+            f"{limit} lost, without overflow. Safe loss scales: {interval(loss_scale)}."
         ]
     return [
-        f"Gradients: no loss scale tried keeps every gradient tensor within {limit} without "
-        f"overflow; at the best, {power(loss_scale.best)}, one still loses "
-        f"{share(loss_scale.lost_percent)}."
+        f"No loss scale tried keeps every gradient tensor within {limit} lost without overflow: "
+        f"at the best, {power(loss_scale.best)}, one still loses {share(loss_scale.lost_percent)}."
     ]
-
-
-def _in_range_fails(row: TensorRow) -> bool:
-    """Whether a tensor fails by its finite values, which a scale could move."""
-    return row.lost_percent > 0 and not row.safe
 
 
 def _others(
@@ -201,35 +209,50 @@ def _others(
         return []
     safe = {(r.name, r.kind): r.safe for r in scale_rows if r.to == str(cast)}
     saved = [row for row in rows if safe[row.name, row.kind].safe]
+    n = f"{count(len(rows))} unsafe tensor{'s' * (len(rows) > 1)}"
     kinds = ", ".join(dict.fromkeys(kind_words(row.kind) for row in rows))
-    sentence = (
-        f"A loss scale multiplies gradients only: it changes nothing for {count(len(rows))} "
-        f"other unsafe tensor{'s' * (len(rows) > 1)} ({kinds})."
-    )
+    sentence = f"A loss scale reaches gradients only: it does nothing for {n} ({kinds})."
     if not saved:
-        return [f"{sentence} No power-of-two scale of its own saves any of them either."]
+        return [f"{sentence} No power-of-two scale of its own saves one of them either."]
     row = max(saved, key=lambda row: row.lost_percent)
     own = safe[row.name, row.kind]
     return [
-        f"{sentence} A scale of its own, stored beside each tensor, would bring {len(saved)} of "
-        f"{len(rows)} within {limit}: for {plain(row.label)} {power(own.best)} "
+        f"{sentence} A scale of its own, stored beside the tensor, would bring {len(saved)} of "
+        f"{len(rows)} within {limit}: {power(own.best)} for {plain(row.label)} "
         f"(safe: {interval(own)})."
     ]
 
 
-def _wider(failing: Sequence[TensorRow], scale_rows: Sequence[ScaleRow], cast: Cast) -> list[str]:
+def _formats(
+    failing: Sequence[TensorRow], scale_rows: Sequence[ScaleRow], cast: Cast
+) -> list[str]:
     """Which of the formats tried hold every tensor as it is."""
-    if not failing or not scale_rows:
-        return []
     tried = dict.fromkeys(row.to for row in scale_rows if row.to != str(cast))
+    if not tried or not any(_in_range_fails(row) for row in failing):
+        return []
     bad = {row.to for row in scale_rows if not row.safe.unscaled}
     holding = [to for to in tried if to not in bad]
     if not holding:
         return [f"No format tried holds every tensor unscaled (tried: {', '.join(tried)})."]
-    return [f"In range, unscaled, every tensor fits: {', '.join(holding)}."]
+    return [f"In range, every tensor fits unscaled in {', '.join(holding)}."]
+
+
+def _not_judged(rows: Sequence[TensorRow], cast: Cast) -> list[str]:
+    """What the verdict leaves out, and what the cast would do to it."""
+    unsafe = [row for row in rows if not row.safe]
+    if not unsafe:
+        return []
+    kinds = ", ".join(dict.fromkeys(kind_words(row.kind) for row in rows))
+    worst = max(unsafe, key=lambda row: row.lost_percent)
+    why = "not asked for" if any(row.kind in JUDGED for row in rows) else (
+        "mixed-precision training keeps these in float32"
+    )
+    return [
+        f"Not judged: {kinds} ({why}). In {cast}, {count(len(unsafe))} of "
+        f"{count(len(rows))} tensors would not be safe; worst, {plain(worst.label)}: {_how(worst)}."
+    ]
 
 
 def _scale(scale: float) -> str:
     """A power of two with its value, where that says more."""
-    value = number(scale)
-    return power(scale) if scale == 1.0 else f"{power(scale)} ({value})"
+    return power(scale) if scale == 1.0 else f"{power(scale)} ({number(scale)})"

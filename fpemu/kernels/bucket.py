@@ -1,8 +1,9 @@
 """The scalar bodies of the tally: float32 bits -> the place in a histogram that counts them.
 
 A histogram has a row for each sign and binade and, in each, slots between the significands at
-which some format changes its mind: 1, 2 - 2**-m, 2 - 3*2**-m and 2 - 5*2**-m. Every edge is a slot
-of its own, and so is every open interval between two.
+which some format changes its mind: 1, 2 - 2**-m, 2 - 3*2**-m, 2 - 5*2**-m and the last one,
+2 - 2**-23, which float32 itself rounds up to a power of two among its subnormals. Every edge is a
+slot of its own, and so is every open interval between two.
 
 Written as 2 - f, those edges are 1, 3/2 and 5/4 times a power of two. So the distance from the
 significand to the next power of two, taken as a float, names its slot by its exponent and its top
@@ -26,7 +27,7 @@ __all__ = ["EDGES", "FINE", "ROWS", "SLOTS", "SLOT_OF_FINE", "Bodies", "build"]
 EDGES: tuple[Fraction, ...] = tuple(
     sorted(
         {Fraction(1)}
-        | {2 - Fraction(1, 1 << m) for m in range(1, 12)}
+        | {2 - Fraction(1, 1 << m) for m in (*range(1, 12), 23)}
         | {2 - Fraction(3, 1 << m) for m in range(2, 10)}
         | {2 - Fraction(5, 1 << m) for m in range(3, 10)}
     )
@@ -38,9 +39,9 @@ SLOTS = 2 * len(EDGES)
 #: Rows of a histogram for each sign: the binades of float32, 2**-149 to 2**127.
 ROWS = 277
 
-_TOP = 45  #: fine intervals above the last edge, 2 - 2**-11, are one
-#: Fine slots of a row: k is the interval that ends at its k-th edge, k + _TOP + 1 that edge.
-FINE = 2 * (_TOP + 1)
+_TOP = 45  # fine intervals above 2 - 2**-11 are one, but for the last number in it
+#: Fine slots of a row: k is the interval that ends at the k-th fine edge, k + _TOP + 1 that edge.
+FINE = 2 * (_TOP + 1) + 1
 
 
 def _slot_of_fine() -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -49,11 +50,15 @@ def _slot_of_fine() -> np.ndarray[Any, np.dtype[np.uint8]]:
         return 2 - Fraction(4 + quarter, 4) / (1 << (k + quarter) // 4)
 
     slots = []
-    for fine in range(FINE):
+    for fine in range(FINE - 1):
         exact, k = divmod(fine, _TOP + 1)
-        known = exact and k < _TOP and edge(k) in EDGES
-        below = sum(e < edge(k) for e in EDGES) if k < _TOP else len(EDGES)
-        slots.append(2 * below if known else max(2 * below - 1, 0))
+        end = edge(min(k, _TOP - 1))
+        below = sum(e < end for e in EDGES)
+        if k == _TOP:
+            slots.append(2 * below + 1)
+        else:
+            slots.append(2 * below if exact and end in EDGES else max(2 * below - 1, 0))
+    slots.append(SLOTS - 2)
     return np.array(slots, np.uint8)
 
 
@@ -86,6 +91,8 @@ def build(U: Any, jit: Callable[[Any], Any]) -> Bodies:
     FIRST = U((127 + 23) * 4)  # exponent and top bits of the distance 2**23, where f is 1
     TOP = U(_TOP)
     EXACT = U(_TOP + 1)
+    LAST = U(FINE - 1)
+    FLOAT_ONE = U(127 << 23)
 
     @jit
     def row(x):  # type: ignore[no-untyped-def]
@@ -121,7 +128,8 @@ def build(U: Any, jit: Callable[[Any], Any]) -> Bodies:
     def fine(w):  # type: ignore[no-untyped-def]
         k = U(FIRST - U(w >> U(21)))
         k = k if k < TOP else TOP
-        return k if U(w & REST) != ZERO else U(k + EXACT)
+        k = k if U(w & REST) != ZERO else U(k + EXACT)
+        return LAST if w == FLOAT_ONE else k
 
     @jit
     def binade(a):  # type: ignore[no-untyped-def]

@@ -31,9 +31,10 @@ def jit(function: _F, *, disk_cache: bool = True) -> _F:
     """Compile for the CPU: nogil, so that chunks run on threads; strict IEEE, no fastmath."""
     import numba
 
+    njit: Any = numba.njit
     if disk_cache:
         try:
-            return numba.njit(nogil=True, cache=True)(function)  # type: ignore[no-any-return]
+            return njit(nogil=True, cache=True)(function)  # type: ignore[no-any-return]
         except RuntimeError:  # no writable place for the cache: a read-only install, no home
             pass
-    return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]
+    return njit(nogil=True)(function)  # type: ignore[no-any-return]

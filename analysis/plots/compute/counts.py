@@ -1,0 +1,46 @@
+"""Counts: read-only integer arrays, their shares, and what plots agree on."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fpemu.analysis.scales import powers_of_two
+
+__all__ = ["BINADES", "FORMATS", "Counts", "Shares", "divide", "freeze", "log2_scale"]
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+Shares: TypeAlias = npt.NDArray[np.float64]
+
+#: The binades of float32, subnormals included: binade k holds 2^k <= |x| < 2^(k + 1).
+BINADES = range(-149, 128)
+
+#: What a plot compares unless told otherwise.
+FORMATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+
+
+def freeze(rows: Any, width: int | None = None) -> Counts:
+    """Return read-only int64 counts, of `width` columns even if there is no row."""
+    array = np.array(rows, np.int64)
+    array = array if width is None else array.reshape(-1, width)
+    array.setflags(write=False)
+    return array
+
+
+def divide(part: Counts, whole: Counts) -> Shares:
+    share = np.full(np.broadcast_shapes(part.shape, whole.shape), np.nan)
+    np.divide(part, whole, out=share, where=whole > 0)
+    return share
+
+
+def log2_scale(scale: float) -> int:
+    """Return log2 of a power of two; anything else is an InputError.
+
+    >>> from fpemu.analysis.plots.compute.counts import log2_scale
+    >>> log2_scale(1024)
+    10
+    """
+    return math.frexp(powers_of_two([scale])[0])[1] - 1

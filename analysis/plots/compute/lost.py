@@ -1,0 +1,90 @@
+"""What formats lose at each power-of-two scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fpemu.analysis.plots.compute.counts import FORMATS, Counts, Shares, freeze
+from fpemu.analysis.plots.source import tensors
+from fpemu.analysis.scales import (
+    SCALES,
+    TOLERANCE,
+    SafeScales,
+    check_tolerance,
+    powers_of_two,
+    safe_of,
+)
+from fpemu.cast import Cast, make_cast
+from fpemu.errors import InputError
+
+if TYPE_CHECKING:
+    from fpemu.analysis.plots.source import Source
+    from fpemu.format import Format
+
+__all__ = ["LostByScale", "lost_by_scale"]
+
+
+@dataclass(frozen=True, eq=False)
+class LostByScale:
+    """What each cast would lose of all tensors together at each power-of-two scale."""
+
+    labels: tuple[str, ...]  #: the casts
+    scales: tuple[float, ...]
+    lost: Counts = field(repr=False)  #: [cast, scale]
+    nonzero: int
+    safe: tuple[SafeScales, ...]  #: by cast, no tensor losing more than the tolerance
+    tensors: int
+    tolerance: float
+
+    @property
+    def share(self) -> Shares:
+        """Lost fraction of the finite non-zero values; 0 if there is none."""
+        return self.lost / max(self.nonzero, 1)
+
+
+def lost_by_scale(
+    source: Source,
+    *,
+    formats: Iterable[Cast | Format | str] = FORMATS,
+    scales: Iterable[float] = SCALES,
+    tolerance: float = TOLERANCE,
+    **selection: Any,
+) -> LostByScale:
+    """Count what each format would lose of everything selected, at each scale.
+
+    >>> import numpy as np
+    >>> from fpemu.analysis.plots import compute
+    >>> x = np.float32([2.0**-30, 1.0])
+    >>> lost = compute.lost_by_scale(x, formats=["fp16"], scales=[1.0, 2.0**10, 2.0**20])
+    >>> lost.share.tolist(), lost.safe[0].best
+    ([[0.5, 0.0, 0.5]], 1024.0)
+
+    Lost: became zero, was clamped, became infinite or NaN, or has a sign that the format lacks.
+    scales: powers of two. tolerance: the lost fraction up to which a scale is safe; what else
+    "safe" asks, and which scale is best, is `fpemu.analysis.scales.safe_scales`' to say.
+    selection: name=, kind=, step= of a Trace.
+    """
+    casts = [make_cast(to) for to in formats]
+    check_tolerance(tolerance)
+    factors = sorted(set(powers_of_two(scales)))
+    if not factors:
+        raise InputError("scales: at least one power of two is needed")
+    tallies = tensors(source, **selection)
+    outcomes = [[tally.outcomes(cast, factors) for tally in tallies.values()] for cast in casts]
+    lost = [
+        [sum(outcome.lost for outcome in at_scale) for at_scale in zip(*rows, strict=True)]
+        or [0] * len(factors)
+        for rows in outcomes
+    ]
+    names = tuple(map(str, casts))
+    return LostByScale(
+        names,
+        tuple(factors),
+        freeze(lost, len(factors)),
+        sum(int(tally.exponents().sum()) for tally in tallies.values()),
+        tuple(safe_of(outcomes[row], name, factors, tolerance) for row, name in enumerate(names)),
+        len(tallies),
+        tolerance,
+    )

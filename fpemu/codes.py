@@ -1,0 +1,197 @@
+"""encode and decode: values to a format's codes and back, packed where codes are narrow."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fpemu.arrays import check_out, float_array, holds, like_input, narrow_format
+from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero, make_cast
+from fpemu.elementwise import draws_of, run
+from fpemu.errors import InputError
+from fpemu.format import Format, find_format
+from fpemu.kernels.plan import decode_plan, plan
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
+
+__all__ = ["code_dtype", "decode", "encode", "values"]
+
+Array = np.ndarray[Any, Any]
+
+
+def encode(
+    x: ArrayLike,
+    to: Cast | Format | str,
+    *,
+    rounding: Rounding | str | None = None,
+    overflow: Overflow | str | None = None,
+    subnormals: Subnormals | str | None = None,
+    negative: Negative | str | None = None,
+    zero: Zero | str | None = None,
+    seed: int | None = None,
+    offset: int = 0,
+    random_bits: int | None = None,
+    packed: bool = False,
+    out: Array | None = None,
+    threads: int | None = None,
+) -> Any:
+    """Round every element and return the format's codes as unsigned integers.
+
+    >>> import numpy as np, fpemu
+    >>> fpemu.encode(np.array([1.0, -448.0, np.nan], np.float32), "e4m3fn")
+    array([ 56, 254, 127], dtype=uint8)
+
+    Takes the same arguments as `fpemu.round`, and packed: codes of 2 to 7 bits lie side by side
+    in bytes, the first in the lowest bits (two FP4 in a byte, four FP6 in three); the last axis
+    must fill whole bytes, and `decode(..., packed=True)` reads them back. Otherwise codes are
+    uint8 up to 8 bits, uint16 up to 16, else uint32, right-aligned (tf32 has 19 bits). NaN gives the canonical quiet NaN with the
+    input's sign where the format's NaNs have one; formats without -0 give code 0 for it.
+    """
+    cast = make_cast(to, rounding=rounding, overflow=overflow, subnormals=subnormals,
+                     negative=negative, zero=zero)  # fmt: skip
+    array = float_array(x)
+    dtype = code_dtype(cast.format)
+    draws = draws_of(cast, array, seed, offset, random_bits)
+    loop = plan("encode", cast, array.itemsize * 8, draws.bits if draws else 32)
+    if packed:
+        codes = pack(run(loop, array, dtype, dtype, None, draws, threads), cast.format)
+        return codes if out is None else _copy_packed(out, codes)
+    if out is not None:
+        check_out(out, array, dtype)
+    result = run(loop, array, dtype, dtype, out, draws, threads)
+    return result if out is not None else like_input(x, result)
+
+
+def decode(
+    codes: ArrayLike,
+    format: Format | str,
+    dtype: DTypeLike = np.float32,
+    *,
+    packed: bool = False,
+    out: Array | None = None,
+    threads: int | None = None,
+) -> Any:
+    """Return the values of a format's codes.
+
+    >>> import numpy as np, fpemu
+    >>> fpemu.decode(np.array([0x38, 0x7E, 0x7F], np.uint8), "e4m3fn")
+    array([  1., 448.,  nan], dtype=float32)
+
+    codes: unsigned integers of any shape, each below 2**bits (or an InputError names the first
+    that is not); with packed=True, bytes as `encode(..., packed=True)` gives. dtype: float32,
+    float64, or a narrower float that holds every value of the format. Every NaN code gives a quiet NaN of its sign; zeros keep their sign.
+    """
+    form = find_format(format)
+    array = unpack(codes, form) if packed else _code_array(codes, form)
+    wanted = np.dtype(dtype)
+    own = narrow_format(wanted)
+    if wanted not in (np.float32, np.float64) and (own is None or not holds(own, form)):
+        raise InputError(
+            f"dtype {wanted.name}: cannot hold every value of {form.name}; use float32 or float64"
+        )
+    if out is not None:
+        check_out(out, array, wanted)
+    floats = np.dtype(np.float64 if wanted == np.float64 else np.float32)
+    loop = decode_plan(form, floats.itemsize * 8)
+    result = run(loop, array, floats, wanted, out, None, threads)
+    return result if out is not None else like_input(codes, result)
+
+
+def values(format: Format | str) -> Array:
+    """Return the value of every code of a format, as a float32 array indexed by the code.
+
+    >>> import fpemu
+    >>> fpemu.values("fp4")[:8]
+    array([0. , 0.5, 1. , 1.5, 2. , 3. , 4. , 6. ], dtype=float32)
+
+    NaN, infinity and both zeros are among them. Formats of more than 24 bits are an InputError.
+    """
+    form = find_format(format)
+    if form.bits > 24:
+        raise InputError(f"{form.name} has 2**{form.bits} codes: too many to list; use decode")
+    return decode(np.arange(1 << form.bits, dtype=np.uint32), form)  # type: ignore[no-any-return]
+
+
+def code_dtype(form: Format) -> np.dtype[Any]:
+    """Return the narrowest unsigned dtype that holds a format's codes."""
+    return np.dtype(np.uint8 if form.bits <= 8 else np.uint16 if form.bits <= 16 else np.uint32)
+
+
+def _code_array(codes: Any, form: Format) -> Array:
+    """Return codes as a native unsigned array, each one checked against the format's width."""
+    array = np.asarray(codes)
+    if array.dtype.kind not in "iu" and array.size:
+        raise InputError(
+            f"codes of dtype {array.dtype.name}: must be unsigned integers, as fpemu.encode gives"
+        )
+    narrowest = code_dtype(form)
+    if array.dtype != narrowest or form.bits != 8 * narrowest.itemsize:
+        wrong = (array < 0) | (array >> form.bits != 0) if array.size else np.zeros(0, bool)
+        if wrong.any():
+            bad = int(array[wrong].flat[0])
+            raise InputError(f"code {bad}: {form.name} has codes 0 to {(1 << form.bits) - 1}")
+    return array.astype(narrowest, copy=False)
+
+
+# --- codes narrower than a byte, side by side ---------------------------------------------------
+
+
+def _group(form: Format) -> tuple[int, int]:
+    """Return how many codes fill how many whole bytes."""
+    if not 2 <= form.bits <= 7:
+        raise InputError(f"{form.name} has {form.bits} bits: only codes of 2 to 7 bits are packed")
+    codes = 8 // math.gcd(form.bits, 8)
+    return codes, codes * form.bits // 8
+
+
+def pack(codes: Array, form: Format) -> Array:
+    """Return uint8 codes side by side in bytes, the first in the lowest bits, along the last axis.
+
+    >>> import numpy as np, fpemu
+    >>> from fpemu.codes import pack
+    >>> [hex(b) for b in pack(np.array([1, 2, 3, 4], np.uint8), fpemu.finfo("fp4"))]
+    ['0x21', '0x43']
+    """
+    count, size = _group(form)
+    if codes.ndim == 0 or codes.shape[-1] % count:
+        length = codes.shape[-1] if codes.ndim else "no"
+        raise InputError(
+            f"{length} codes of {form.bits} bits along the last axis: must be a multiple of "
+            f"{count} to fill whole bytes; pad with zeros"
+        )
+    groups = codes.reshape(*codes.shape[:-1], -1, count).astype("<u8")
+    words = np.zeros(groups.shape[:-1], "<u8")
+    for i in range(count):
+        words |= groups[..., i] << np.uint64(form.bits * i)
+    octets = words[..., None].view(np.uint8)[..., :size]
+    return np.ascontiguousarray(octets).reshape(*codes.shape[:-1], -1)
+
+
+def unpack(octets: Any, form: Format) -> Array:
+    """Return the uint8 codes that `pack` put side by side."""
+    count, size = _group(form)
+    array = np.asarray(octets)
+    if array.dtype != np.uint8 or array.ndim == 0 or array.shape[-1] % size:
+        raise InputError(
+            f"packed {form.name} of dtype {array.dtype.name} and shape {array.shape}: must be "
+            f"uint8 with a last axis of a multiple of {size} bytes"
+        )
+    groups = np.zeros((*array.shape[:-1], array.shape[-1] // size, 8), np.uint8)
+    groups[..., :size] = array.reshape(*array.shape[:-1], -1, size)
+    words = groups.view("<u8")
+    shifts = np.arange(count, dtype=np.uint64) * np.uint64(form.bits)
+    codes: Array = words >> shifts & np.uint64((1 << form.bits) - 1)
+    return codes.astype(np.uint8).reshape(*array.shape[:-1], -1)
+
+
+def _copy_packed(out: Any, codes: Array) -> Array:
+    if not isinstance(out, np.ndarray) or out.dtype != np.uint8 or out.shape != codes.shape:
+        shape = getattr(out, "shape", None)
+        raise InputError(f"out of shape {shape}: packed codes are uint8 of shape {codes.shape}")
+    if not out.flags.writeable:
+        raise InputError("out is read-only: give a writeable array")
+    np.copyto(out, codes)
+    return out

@@ -1,0 +1,102 @@
+"""Run a loop over an array of any layout, in chunks, with random bits where a Cast wants them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fpemu.cast import Cast, Rounding
+from fpemu.errors import InputError
+from fpemu.kernels.plan import Plan
+from fpemu.kernels.pool import SMALL, run_chunks
+from fpemu.kernels.random import BLOCK, keys_of
+
+__all__ = ["Draws", "draws_of", "run"]
+
+Array = np.ndarray[Any, Any]
+
+_UINT = {np.dtype(np.float32): np.dtype(np.uint32), np.dtype(np.float64): np.dtype(np.uint64)}
+
+
+class Draws(NamedTuple):
+    seed: int
+    offset: int
+    bits: int
+
+
+def draws_of(
+    cast: Cast, array: Array, seed: Any, offset: Any, random_bits: Any
+) -> Draws | None:
+    if cast.rounding is not Rounding.STOCHASTIC:
+        return None
+    if seed is None:
+        raise InputError("stochastic rounding needs a seed: give seed=0 (another for fresh draws)")
+    widest = 32 if array.dtype == np.float32 else 64
+    bits = widest if random_bits is None else _whole("random_bits", random_bits, 1, widest)
+    return Draws(
+        _whole("seed", seed, 0, 2**64 - 1), _whole("offset", offset, 0, 2**63 - 1), bits
+    )
+
+
+def _whole(name: str, value: Any, low: int, high: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if isinstance(value, bool) or not low <= number <= high:
+        raise InputError(f"{name}={value!r}: must be an int from {low} to {high}")
+    return number
+
+
+def run(
+    loop: Plan,
+    array: Array,
+    made: np.dtype[Any],
+    wanted: np.dtype[Any],
+    out: Array | None,
+    draws: Draws | None,
+    threads: int | None,
+) -> Array:
+    """Run a loop over an array of any layout; `made` is the dtype that the loop writes."""
+    order: Literal["C", "K"] = "C" if draws else "K"  # draws count elements in C order
+    if not (array.flags.c_contiguous or (order == "K" and array.flags.f_contiguous)):
+        array = array.copy(order)
+    direct = out is not None and made == wanted and out.strides == array.strides
+    if direct and made.itemsize == array.itemsize and out is not None:
+        result = out
+    else:
+        result = np.empty_like(array, made, order=order, subok=False)
+    _run_flat(loop, _words(array), _words(result), draws, threads)
+    if out is not None and result is not out:
+        np.copyto(out, result, casting="unsafe")  # exact: `wanted` holds every result
+        return out
+    return result if made == wanted else result.astype(wanted)
+
+
+def _words(array: Array) -> Array:
+    """Return a contiguous array's memory as flat words."""
+    flat = array if array.ndim == 1 else array.ravel(order="K")
+    return flat.view(_UINT[flat.dtype]) if flat.dtype.kind == "f" else flat
+
+
+def _run_flat(
+    loop: Plan, x: Array, out: Array, draws: Draws | None, threads: int | None
+) -> None:
+    if draws is None:
+        if x.size < SMALL and threads is None:
+            loop.run(x, out)
+        else:
+            run_chunks(lambda a, b: loop.run(x[a:b], out[a:b]), x.size, threads)
+        return
+
+    def chunk(start: int, stop: int) -> None:
+        while start < stop:  # keys change every 2**32 elements
+            block, first = divmod(draws.offset + start, BLOCK)
+            end = min(stop, start + BLOCK - first)
+            keys = keys_of(draws.seed, block)
+            loop.run(x[start:end], out[start:end], np.uint64(first), keys)
+            start = end
+
+    run_chunks(chunk, x.size, threads)

@@ -1,0 +1,287 @@
+"""Tally: exact, mergeable counts of a tensor's numbers, by sign, binade and slot of the binade.
+
+The slots' edges (`fpemu.kernels.bucket`) are the formats' own rounding thresholds at every
+power-of-two scale, so one pass over the data answers for all of them, exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from fpemu.arrays import float_array
+from fpemu.cast import Cast, make_cast
+from fpemu.errors import InputError
+from fpemu.format import Format
+from fpemu.kernels.bucket import ROWS, SLOTS
+from fpemu.limits import Limits, cell_limits
+from fpemu.outcomes import Outcome, outcome_of, visible
+from fpemu.tally_bytes import LIMIT, pack, unpack
+
+__all__ = ["Outcome", "Tally", "outcome_of", "tally", "visible"]
+
+Array = np.ndarray[Any, Any]
+
+_SCALES = 300  # binary exponents of scales, either way
+
+
+class Tally:
+    """Exact integer counts of an array's numbers; `fpemu.tally` makes one.
+
+    >>> import numpy as np, fpemu
+    >>> t = fpemu.tally(np.float32([0.0, -1.5, 3e-8, np.inf]))
+    >>> t.total, t.zero, t.inf, t.amax_exponent
+    (4, 1, 1, 0)
+    >>> t.outcome("fp16").subnormal, t.outcome("fp16", scale=2.0**12).subnormal
+    (1, 0)
+    >>> t + fpemu.Tally() == t
+    True
+
+    `Tally()` counts nothing. `a + b` is the tally of the joined data, to the bit and in any
+    order. Tallies are immutable and hashable.
+    """
+
+    __slots__ = ("_cells", "_low", "_specials", "_sums")
+
+    EXPONENTS = range(-149, 128)  #: binades of float32: floor(log2|x|) of non-zero numbers
+    SLOTS = SLOTS  #: slots of a binade, see `histogram`
+
+    _cells: Array  # (2, rows, SLOTS): the rows from the lowest to the highest in use
+    _low: int  # index in EXPONENTS of the first row
+    _specials: tuple[int, ...]  # +0, -0, +inf, -inf, NaN
+    _sums: Array | None  # counts in the cells below each one
+
+    def __init__(self) -> None:
+        self._set(np.zeros((2, 0, SLOTS), np.int64), 0, (0, 0, 0, 0, 0))
+
+    def _set(self, cells: Array, low: int, specials: tuple[int, ...]) -> None:
+        cells.flags.writeable = False
+        self._cells, self._low, self._specials, self._sums = cells, low, specials, None
+
+    @classmethod
+    def _make(cls, cells: Array, low: int, specials: tuple[int, ...]) -> Tally:
+        """cells: rows from `low`, the first and the last of them in use; not kept by others."""
+        new = cls.__new__(cls)
+        new._set(cells, low, specials)
+        return new
+
+    # --- counts ------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> int:
+        """How many numbers were counted."""
+        sums = self._cumulative()
+        return int(sums.item(0, -1) + sums.item(1, -1)) + sum(self._specials)
+
+    @property
+    def zero_by_sign(self) -> tuple[int, int]:
+        """How many +0 and -0."""
+        return self._specials[0], self._specials[1]
+
+    @property
+    def inf_by_sign(self) -> tuple[int, int]:
+        """How many +inf and -inf."""
+        return self._specials[2], self._specials[3]
+
+    @property
+    def zero(self) -> int:
+        """How many zeros of either sign."""
+        return sum(self.zero_by_sign)
+
+    @property
+    def inf(self) -> int:
+        """How many infinities of either sign."""
+        return sum(self.inf_by_sign)
+
+    @property
+    def nan(self) -> int:
+        """How many NaNs."""
+        return self._specials[4]
+
+    @property
+    def histogram(self) -> Array:
+        """A new int64 array (2 signs, 277 exponents from -149, SLOTS) of the finite non-zeros.
+
+        Slot 2 * i is the significand EDGES[i] of `fpemu.kernels.bucket`, slot 2 * i + 1 the open
+        interval from there to the next edge.
+        """
+        dense = np.zeros((2, ROWS, SLOTS), np.int64)
+        dense[:, self._low : self._low + self._cells.shape[1]] = self._cells
+        return dense
+
+    def exponents(self) -> Array:
+        """Return int64[277]: how many numbers have floor(log2|x|) = -149, ..., 127."""
+        counts = np.zeros(ROWS, np.int64)
+        counts[self._low : self._low + self._cells.shape[1]] = self._cells.sum(axis=(0, 2))
+        return counts
+
+    @property
+    def amax_exponent(self) -> int | None:
+        """Exponent floor(log2|x|) of the largest finite magnitude; None without a non-zero."""
+        rows = self._cells.shape[1]
+        return self.EXPONENTS[self._low + rows - 1] if rows else None
+
+    @property
+    def amin_exponent(self) -> int | None:
+        """Exponent of the smallest non-zero magnitude; None without a finite non-zero."""
+        return self.EXPONENTS[self._low] if self._cells.size else None
+
+    # --- outcomes ----------------------------------------------------------------------------
+
+    def outcome(self, to: Cast | Format | str, scale: float = 1.0) -> Outcome:
+        """Return what a cast would do to the numbers times a power of two, exactly.
+
+        >>> import numpy as np, fpemu
+        >>> gradients = fpemu.tally(np.float32([1e-8, 2e-6, 0.5]))
+        >>> [gradients.outcome("fp16", scale).lost for scale in (1, 128, 2.0**20)]
+        [1, 0, 1]
+
+        to: a format's name, a `Format` or a `Cast`. scale: 2.0**k with k from -300 to 300. The
+        products are taken as real numbers: none is rounded to float32 before the cast.
+        Refused with an InputError: stochastic casts and those whose limits are not edges of the
+        slots (some P3109 formats and users' own); count them while rounding.
+        """
+        return self._outcome(cell_limits(make_cast(to)), _exponent(scale))
+
+    def outcomes(self, to: Cast | Format | str, scales: Iterable[float]) -> list[Outcome]:
+        """Return `outcome(to, scale)` for each scale.
+
+        >>> import numpy as np, fpemu
+        >>> t = fpemu.tally(np.float32([1e-8, 2e-6, 0.5]))
+        >>> [outcome.lost for outcome in t.outcomes("fp16", [1, 128, 2.0**20])]
+        [1, 0, 1]
+        """
+        limits = cell_limits(make_cast(to))
+        return [self._outcome(limits, _exponent(scale)) for scale in scales]
+
+    def _outcome(self, limits: tuple[Limits | None, Limits | None], exponent: int) -> Outcome:
+        sums = self._cumulative()
+        end = sums.shape[1] - 1
+        base = (self.EXPONENTS.start + self._low + exponent) * SLOTS  # the first cell's number
+        found = {"invalid": 0, "saturated": 0, "overflow": 0}
+        underflow = subnormal = normal = 0
+        for sign, limit in enumerate(limits):
+            count = sums.item(sign, end)
+            if limit is None:
+                found["invalid"] += count
+                continue
+            first, second, third = (
+                sums.item(sign, min(max(cell - base, 0), end)) for cell in limit[:3]
+            )
+            underflow += first
+            subnormal += second - first
+            normal += third - second
+            found[limit.beyond_outcome] += count - third
+        return Outcome(
+            self.total, self.nan, self.inf, self.zero,
+            found["invalid"], found["saturated"], found["overflow"], underflow, subnormal, normal,
+        )  # fmt: skip
+
+    def _cumulative(self) -> Array:
+        if self._sums is None:
+            sums = np.zeros((2, self._cells[0].size + 1), np.int64)
+            np.cumsum(self._cells.reshape(2, -1), axis=1, out=sums[:, 1:])
+            self._sums = sums
+        return self._sums
+
+    # --- merging and comparing ---------------------------------------------------------------
+
+    def __add__(self, other: Tally) -> Tally:
+        """Return the tally of the joined data."""
+        if not isinstance(other, Tally):
+            return NotImplemented
+        if self.total + other.total >= LIMIT:
+            raise InputError("tally + tally: the sum has 2**63 numbers or more; keep them apart")
+        parts = [t for t in (self, other) if t._cells.shape[1]]
+        low = min((t._low for t in parts), default=0)
+        end = max((t._low + t._cells.shape[1] for t in parts), default=0)
+        cells = np.zeros((2, end - low, SLOTS), np.int64)
+        for t in parts:
+            cells[:, t._low - low : t._low - low + t._cells.shape[1]] += t._cells
+        specials = (a + b for a, b in zip(self._specials, other._specials, strict=True))
+        return Tally._make(cells, low, specials)
+
+    def __radd__(self, other: object) -> Tally:
+        return self if other == 0 else NotImplemented  # so that sum(tallies) works
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tally):
+            return NotImplemented
+        return (
+            self._specials == other._specials
+            and self._low == other._low
+            and np.array_equal(self._cells, other._cells)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._specials, self._low, self._cells.tobytes()))
+
+    def __repr__(self) -> str:
+        span = f", 2**{self.amin_exponent}..2**{self.amax_exponent}" if self._cells.size else ""
+        return f"<Tally of {self.total}: {self.zero} zero, {self.inf} inf, {self.nan} nan{span}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tally.from_bytes, (self.to_bytes(),)
+
+    # --- bytes, both ways --------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """Return the tally as bytes, about 1 to 3 KB; `from_bytes` reads them back exactly.
+
+        >>> import numpy as np, fpemu
+        >>> t = fpemu.tally(np.float32([1, 2, 3]))
+        >>> fpemu.Tally.from_bytes(t.to_bytes()) == t
+        True
+        """
+        return pack(self._cells, self._low, self._specials)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Tally:
+        """Read `to_bytes` back; anything else is an InputError."""
+        return cls._make(*unpack(data))
+
+
+def _exponent(scale: float) -> int:
+    """Return k of the scale 2.0**k."""
+    try:
+        significand, exponent = math.frexp(scale)
+    except (TypeError, OverflowError):
+        significand, exponent = 0.0, 0
+    if significand != 0.5 or not -_SCALES < exponent <= _SCALES + 1:
+        raise InputError(
+            f"scale={scale!r}: must be a power of two from 2.0**-{_SCALES} to 2.0**{_SCALES}; "
+            "for another, count while rounding: fpemu.round(x * scale, cast, count=True)"
+        )
+    return exponent - 1
+
+
+def tally(x: Any, *, threads: int | None = None) -> Tally:
+    """Count an array's numbers, exactly, in one pass.
+
+    >>> import numpy as np, fpemu
+    >>> t = fpemu.tally(np.float32([1, 2, 2.5, -0.0, np.nan]))
+    >>> t.total, t.zero_by_sign, t.nan, t.exponents()[149:151].tolist()
+    (5, (0, 1), 1, [1, 2])
+
+    x: float32 of any shape, layout and byte order; narrower floats widen exactly. float64 is
+    refused, as its numbers would have to be rounded first; so are integers, complex numbers and
+    objects. threads: at most so many; the environment variable FPEMU_THREADS, or all processors.
+    """
+    words = float32_words(x)
+    from fpemu.kernels.count import count
+
+    return Tally._make(*count(words, threads))
+
+
+def float32_words(x: Any) -> Array:
+    """Return an array's float32 bit patterns, flat; what is not exactly float32 is refused."""
+    array = float_array(x)
+    if array.dtype != np.float32:
+        raise InputError(
+            f"dtype {array.dtype.name}: tallies and moments take float32 numbers; give "
+            "x.astype(np.float32) if you accept that rounding"
+        )
+    return np.ravel(array).view(np.uint32)

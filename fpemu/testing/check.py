@@ -1,0 +1,188 @@
+"""assert_cast: hold anybody's cast function against the exact definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fpemu.cast import Cast, Rounding, make_cast
+from fpemu.emulate import round
+from fpemu.errors import InputError
+from fpemu.format import Format
+from fpemu.rounding import Real, exact, round_exact, value_of
+from fpemu.testing.bits import hex_of, unlike
+from fpemu.testing.directed import directed_inputs
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+__all__ = ["Difference", "Differences", "assert_cast", "differences"]
+
+Array = np.ndarray[Any, Any]
+Function = Callable[[Array], "ArrayLike"]
+
+#: Kinds of difference, in the order in which they are told apart.
+KINDS = {
+    "nan": "NaN in, or NaN made of a number",
+    "infinity": "infinite input",
+    "zero sign": "the right zero with the wrong sign",
+    "overflow": "beyond the largest value",
+    "tie": "halfway between two values",
+    "subnormal": "below the smallest normal",
+    "rounding": "any other input between two values",
+    "exact": "a value of the format that did not stay",
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One kind of difference: how many inputs, and the smallest of them."""
+
+    kind: str
+    count: int
+    x: np.float32
+    got: np.float32
+    want: np.float32
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind:<10} {self.count:>9,}  e.g. {hex_of(self.x)}: "
+            f"got {hex_of(self.got)}, want {hex_of(self.want)}"
+        )
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What `differences` found: inputs tried, and the differences by kind."""
+
+    cast: Cast
+    tried: int
+    kinds: tuple[Difference, ...]
+
+    @property
+    def count(self) -> int:
+        return sum(d.count for d in self.kinds)
+
+    def __bool__(self) -> bool:
+        return bool(self.kinds)
+
+    def __str__(self) -> str:
+        head = f"{self.count:,} of {self.tried:,} inputs differ from {self.cast}"
+        return "\n".join([head, *(f"  {d}" for d in self.kinds)])
+
+
+def differences(
+    function: Function, cast: Cast | Format | str, *, exhaustive: bool = False
+) -> Differences:
+    """Return how a cast function differs from the exact definition of a Cast, by kind.
+
+    >>> import numpy as np, fpemu
+    >>> from fpemu.testing import differences
+    >>> def truncate(x):
+    ...     return (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    >>> found = differences(truncate, "bf16:toward_zero")
+    >>> [d.kind for d in found.kinds]        # NaNs of low payload become infinity
+    ['nan']
+
+    function: takes a float32 array and returns the rounded values in any dtype that float32
+    holds (float32, float16, ml_dtypes). Zeros are compared with their sign, NaNs are all equal.
+    exhaustive: all 2**32 inputs (a minute or more) instead of `directed_inputs`. Each kind comes
+    with the input of smallest magnitude. Stochastic casts have no one answer: an InputError.
+    """
+    cast = make_cast(cast)
+    if cast.rounding is Rounding.STOCHASTIC:
+        raise InputError(f"{cast}: a stochastic cast has no single result to compare with")
+    tried = 0
+    found: dict[str, Difference] = {}
+    for x in _every_input() if exhaustive else [directed_inputs(cast.format)]:
+        tried += x.size
+        with np.errstate(all="ignore"):
+            got = _as_float32(function(x.copy()), x)
+        want = round(x, cast) if exhaustive else _by_definition(x, cast)
+        wrong = unlike(got, want)
+        if wrong.any():
+            _sort(found, cast, x[wrong], got[wrong], want[wrong])
+    return Differences(cast, tried, tuple(found[k] for k in KINDS if k in found))
+
+
+def assert_cast(
+    function: Function, cast: Cast | Format | str, *, exhaustive: bool = False
+) -> None:
+    """Raise AssertionError with the differences by kind unless a function is exactly a Cast.
+
+    >>> import numpy as np
+    >>> from fpemu.testing import assert_cast
+    >>> assert_cast(lambda x: x.astype(np.float16), "fp16")
+
+    Arguments as for `differences`.
+    """
+    found = differences(function, cast, exhaustive=exhaustive)
+    if found:
+        raise AssertionError(str(found))
+
+
+def _every_input() -> Iterator[Array]:
+    step = 1 << 24
+    for start in range(0, 1 << 32, step):
+        yield np.arange(start, start + step, dtype=np.uint32).view(np.float32)
+
+
+def _as_float32(result: Any, x: Array) -> Array:
+    array = np.asarray(result)
+    if array.shape != x.shape:
+        raise InputError(f"the function returned shape {array.shape} for {x.shape}")
+    return array.astype(np.float32)
+
+
+def _by_definition(x: Array, cast: Cast) -> Array:
+    """Round by the exact definition, each distinct code's value looked up once."""
+    codes = [round_exact(cast, v).code for v in x]
+    values = {c: float(value_of(cast.format, c)) for c in set(codes)}
+    return np.array([values[c] for c in codes], np.float32)
+
+
+def _sort(
+    found: dict[str, Difference], cast: Cast, x: Array, got: Array, want: Array
+) -> None:
+    """Count differences into their kinds, keeping the input of smallest magnitude."""
+    order = np.argsort(np.abs(x), kind="stable")
+    for v, g, w in zip(x[order], got[order], want[order], strict=True):
+        kind = _kind(cast, v, g, w)
+        old = found.get(kind)
+        if old is None or abs(v) < abs(old.x):
+            old = Difference(kind, old.count if old else 0, v, g, w)
+        found[kind] = Difference(kind, old.count + 1, old.x, old.got, old.want)
+
+
+def _kind(cast: Cast, x: np.float32, got: np.float32, want: np.float32) -> str:
+    number = exact(x)
+    outcome = round_exact(cast, number).outcome
+    if number.is_nan or (np.isnan(got) and outcome not in ("overflow", "saturated", "inf")):
+        return "nan"
+    if number.is_inf:
+        return "infinity"
+    if got == want == 0:
+        return "zero sign"
+    if outcome in ("overflow", "saturated") or np.isinf(got):
+        return "overflow"
+    down = cast.replace(rounding="toward_zero", overflow="saturate", subnormals="keep")
+    below = value_of(cast.format, round_exact(down, number).code)
+    if below.numerator * number.denominator == number.numerator * below.denominator:
+        return "exact"
+    if _is_tie(cast, number):
+        return "tie"
+    return "subnormal" if abs(x) < cast.format.smallest_normal else "rounding"
+
+
+def _is_tie(cast: Cast, number: Real) -> bool:
+    even = cast.replace(rounding="nearest_away", overflow="saturate", subnormals="keep")
+    # just below a tie the nearest is the lower value, at it (ties away) the upper one
+    less = Real(number.sign, number.numerator * 2**60 - 1, number.denominator * 2**60)
+    up = cast.replace(rounding="toward_zero", overflow="saturate", subnormals="keep")
+    return (
+        round_exact(even, number).code != round_exact(even, less).code
+        and round_exact(up, number).code == round_exact(up, less).code
+    )
