@@ -18,7 +18,8 @@ from fpemu.format import find_format as finfo
 from fpemu.presets import CASTS as casts
 
 if TYPE_CHECKING:
-    from fpemu import analysis, testing
+    import fpemu.testing as testing
+    from fpemu import analysis
     from fpemu.codes import decode, encode, values
     from fpemu.emulate import round, warmup
     from fpemu.measures import error, nextafter, spacing

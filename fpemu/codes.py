@@ -47,8 +47,9 @@ def encode(
     Takes the same arguments as `fpemu.round`, and packed: codes of 2 to 7 bits lie side by side
     in bytes, the first in the lowest bits (two FP4 in a byte, four FP6 in three); the last axis
     must fill whole bytes, and `decode(..., packed=True)` reads them back. Otherwise codes are
-    uint8 up to 8 bits, uint16 up to 16, else uint32, right-aligned (tf32 has 19 bits). NaN gives the canonical quiet NaN with the
-    input's sign where the format's NaNs have one; formats without -0 give code 0 for it.
+    uint8 up to 8 bits, uint16 up to 16, else uint32, right-aligned (tf32 has 19 bits).
+    NaN gives the canonical quiet NaN with the input's sign where the format's NaNs have one;
+    formats without -0 give code 0 for it.
     """
     cast = make_cast(to, rounding=rounding, overflow=overflow, subnormals=subnormals,
                      negative=negative, zero=zero)  # fmt: skip
@@ -82,7 +83,8 @@ def decode(
 
     codes: unsigned integers of any shape, each below 2**bits (or an InputError names the first
     that is not); with packed=True, bytes as `encode(..., packed=True)` gives. dtype: float32,
-    float64, or a narrower float that holds every value of the format. Every NaN code gives a quiet NaN of its sign; zeros keep their sign.
+    float64, or a narrower float that holds every value of the format.
+    Every NaN code gives a quiet NaN of its sign; zeros keep their sign.
     """
     form = find_format(format)
     array = unpack(codes, form) if packed else _code_array(codes, form)

@@ -67,8 +67,8 @@ def nextafter(x: ArrayLike, direction: ArrayLike, format: Format | str) -> Any:
     array([1.125000e+00,          nan, 1.953125e-03], dtype=float32)
 
     x: values of the format (others are an InputError; round them first). As numpy.nextafter:
-    x == direction gives direction; NaN gives NaN; beyond the largest value lies infinity, or NaN in a
-    format without one, or nothing (x itself) in a format without either. From zero it goes to
+    x == direction gives direction; NaN gives NaN; beyond the largest value lies infinity, or NaN
+    in a format without one, or nothing (x itself) in a format without either. From zero it goes to
     the smallest value of the direction's sign. An unsigned format stops at its lowest value.
     """
     form = find_format(format)

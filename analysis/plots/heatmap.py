@@ -149,7 +149,7 @@ def _binades(data: ExponentHeatmap) -> tuple[int, int]:
     used = np.flatnonzero(data.counts.sum(0)) + BINADES[0]
     ends = [int(used[0]), int(used[-1]) + 1] if used.size else [-1, 1]
     band = data.band
-    if band and band.high - band.low <= WIDE:
+    if band and not band.wide:
         shift = log2_scale(data.scale)
         ends += [int(np.floor(band.low)) - shift - 1, int(np.ceil(band.high)) - shift + 1]
     return max(min(ends), BINADES[0]), min(max(ends), BINADES[-1] + 1)

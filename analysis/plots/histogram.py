@@ -99,7 +99,7 @@ class _Frame(NamedTuple):
         used = np.flatnonzero(data.counts.sum(0)) + BINADES[0]
         ends = [float(used[0]), float(used[-1]) + 1] if used.size else [-1.0, 1.0]
         for band in data.bands:
-            if band.high - band.low <= WIDE:
+            if not band.wide:
                 ends += [band.low, band.high]
         low, high = int(np.floor(min(ends))) - 1, int(np.ceil(max(ends))) + 1
         width = max(1.0, (high - low) / 24)

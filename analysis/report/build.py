@@ -19,6 +19,7 @@ from fpemu.analysis.report.rows import (
     Curve,
     Event,
     LogRow,
+    ScalarRow,
     ScaleRow,
     TensorRow,
     curve,
@@ -59,6 +60,7 @@ class Report:
     curves: tuple[Curve, ...]
     events: tuple[Event, ...]
     log: tuple[LogRow, ...]
+    scalars: tuple[ScalarRow, ...]
     definitions: tuple[Definition, ...]
     trace: Trace = field(repr=False, compare=False)  #: for the plots only
 
@@ -74,6 +76,7 @@ class Report:
             "verdict": self.verdict.to_json(),
             "provenance": json_value(dict(self.provenance)),
             "runs": [json_value(run) for run in self.runs],
+            "scalars": [row.to_json() for row in self.scalars],
             "tensors": [row.to_json() for row in self.tensors],
             "what_if": {
                 "kinds": [row.to_json() for row in self.kind_scales],
@@ -147,6 +150,7 @@ def build(
         curves=curves,
         events=events,
         log=tuple(LogRow(e.step, e.name, e.kind, e.message, e.facts) for e in trace.events()),
+        scalars=_scalars(trace),
         definitions=definitions(judged, tolerance),
         trace=trace,
     )
@@ -282,6 +286,13 @@ def _sum(tallies: Iterable[Tally]) -> Tally:
 def _runs(runs: Any) -> tuple[Mapping[str, Any], ...]:
     """The runs to set side by side, if the trace holds any."""
     return tuple(run for run in runs if isinstance(run, Mapping)) if isinstance(runs, list) else ()
+
+
+def _scalars(trace: Trace) -> tuple[ScalarRow, ...]:
+    values: dict[str, list[float]] = {}
+    for scalar in trace.scalars():
+        values.setdefault(scalar.name, []).append(scalar.value)
+    return tuple(ScalarRow.of(name, numbers) for name, numbers in values.items())
 
 
 def _provenance(

@@ -107,7 +107,7 @@ def sections(report: Report, *, figures: bool) -> list[tuple[str, str]]:
     """Return the id and title of every section that the page has."""
     all_sections = (
         ("verdict", "Verdict", True),
-        ("runs", "Runs", bool(report.runs)),
+        ("runs", "Runs" if report.runs else "Scalars", bool(report.runs or report.scalars)),
         ("tensors", "Tensors", bool(report.tensors)),
         ("what-if", "What if", bool(report.tensors)),
         ("events", "Events", bool(report.events or report.log)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -21,6 +21,7 @@ __all__ = [
     "Curve",
     "Event",
     "LogRow",
+    "ScalarRow",
     "ScaleRow",
     "TensorRow",
     "curve",
@@ -169,6 +170,29 @@ class LogRow:
     kind: str
     message: str
     facts: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return _json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarRow:
+    """One scalar of the recorded run, such as its loss: where it began and ended, its range."""
+
+    name: str
+    first: float
+    last: float
+    smallest: float | None  #: of the finite values; None: there is none
+    largest: float | None
+    count: int
+    nonfinite: int
+
+    @classmethod
+    def of(cls, name: str, values: Sequence[float]) -> ScalarRow:
+        """Sum up the values of a scalar, in the order of steps."""
+        finite = [value for value in values if math.isfinite(value)]
+        ends = (min(finite), max(finite)) if finite else (None, None)
+        return cls(name, values[0], values[-1], *ends, len(values), len(values) - len(finite))
 
     def to_json(self) -> dict[str, Any]:
         return _json(self)

@@ -33,7 +33,7 @@ BADGES = {
     Status.SAFE: ("SAFE", "bold green"),
     Status.SAFE_WITH_LOSS_SCALE: ("SAFE WITH A LOSS SCALE", "bold yellow"),
     Status.NOT_SAFE: ("NOT SAFE", "bold red"),
-    Status.BROKEN: ("BROKEN", "bold red"),
+    Status.BROKEN: ("BROKEN AS RECORDED", "bold red"),
     Status.NO_DATA: ("NO DATA", "bold"),
 }
 
@@ -46,7 +46,7 @@ def render(report: Report, console: Console, *, limit: int = 20) -> None:
     """
     sections: tuple[tuple[str, Callable[[Report, Console, int], None], Sequence[Any]], ...] = (
         ("Verdict", _verdict, (report.verdict,)),
-        ("Runs side by side", _runs, report.runs),
+        ("Runs side by side" if report.runs else "Scalars", _runs, report.runs + report.scalars),
         ("Tensors", _tensors, report.tensors),
         ("What if", _what_if, report.kind_scales),
         ("Events", _events, (*report.events, *report.log)),
@@ -86,6 +86,20 @@ def _verdict(report: Report, console: Console, limit: int) -> None:
 
 
 def _runs(report: Report, console: Console, limit: int) -> None:
+    if report.runs:
+        _side_by_side(report, console)
+    if report.scalars:
+        table = _table()
+        _add(table, "over the recorded run", "first>", "last>", "smallest>", "largest>", "values>")
+        for row in report.scalars[:limit]:
+            numbers = (row.first, row.last, row.smallest, row.largest)
+            table.add_row(Text(shorten(plain(row.name))), *map(cell, numbers), count(row.count))
+        console.print(table)
+        if left := _left_out(len(report.scalars), limit):
+            console.print(Text(left.strip(), "dim"))
+
+
+def _side_by_side(report: Report, console: Console) -> None:
     columns = list(dict.fromkeys(key for run in report.runs for key in run))
     table = _table()
     for key in columns:
@@ -199,9 +213,15 @@ def _events(report: Report, console: Console, limit: int) -> None:
     events = sorted(report.events, key=lambda e: not e.hard)
     for event in events[:limit]:
         table.add_row(*_event_cells(event))
-    console.print(table)
-    note = "First step of each; NaN, infinity and overflow first." + _left_out(len(events), limit)
-    console.print(Text(note, "dim"))
+    if events:
+        console.print(table)
+        note = "First step of each; NaN, infinity and overflow first."
+        console.print(Text(note + _left_out(len(events), limit), "dim"))
+    for row in report.log[:limit]:
+        what = f"step {row.step}: {plain(row.message)} {plain(row.name)} {cell(row.facts)}"
+        console.print(_item(" ".join(what.split())))
+    if left := _left_out(len(report.log), limit):
+        console.print(Text(left.strip(), "dim"))
 
 
 def _event_cells(event: Event) -> Iterable[str | Text]:

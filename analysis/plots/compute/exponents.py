@@ -52,6 +52,11 @@ class Band:
         low = form.smallest_normal if flushed else form.smallest_subnormal
         return cls(str(cast), math.log2(low), math.log2(form.smallest_normal), math.log2(form.max))
 
+    @property
+    def wide(self) -> bool:
+        """Whether it spans so many binades (bfloat16, float32) that no plot should show it all."""
+        return self.high - self.low > 64
+
 
 @dataclass(frozen=True, eq=False)
 class ExponentHistogram:
