@@ -63,6 +63,10 @@ def trace_errors(path: str) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         way_out = _WAY_OUT.get(code, "check the disk, or restore it from a copy")
         raise TraceError(f"trace {path!r}: {error}; {way_out}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            f"trace {path!r}: {error}; {_WAY_OUT[sqlite3.SQLITE_CORRUPT]}"
+        ) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise TraceError(
@@ -107,10 +111,15 @@ def create(path: str, overwrite: bool) -> sqlite3.Connection:
             raise
 
 
-def save(source: sqlite3.Connection, path: str) -> None:
+def save(read: contextlib.AbstractContextManager[sqlite3.Connection], path: str) -> None:
     """Copy a database to a file, in place of a trace of that name, at once or not at all."""
+
+    def copy(target: sqlite3.Connection) -> None:
+        with read as source:  # let go before the file is replaced: it may be the same one
+            source.backup(target)
+
     with trace_errors(path):
-        _put_in_place(path, source.backup)
+        _put_in_place(path, copy)
 
 
 def settle(connection: sqlite3.Connection, path: str) -> None:
@@ -166,9 +175,9 @@ class Reader:
             yield connection
 
 
-def _connect(database: str) -> sqlite3.Connection:
+def _connect(database: str, patience: float = 10.0) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        database, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0
+        database, uri=True, isolation_level=None, check_same_thread=False, timeout=patience
     )
     connection.execute("PRAGMA trusted_schema = OFF")  # a file may come from anywhere
     return connection
@@ -193,11 +202,10 @@ def _open_to_write(path: str, made: str) -> sqlite3.Connection:
 
 def _set_up(connection: sqlite3.Connection) -> None:
     connection.executescript(
-        f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
-        + tables.SCHEMA
+        f"BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
+        f"{tables.SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'), "
+        f"('trace_id', '{uuid.uuid4().hex}'); COMMIT;"
     )
-    rows = [("schema_version", str(SCHEMA_VERSION)), ("trace_id", uuid.uuid4().hex)]
-    connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
 
 
 def trace_id(connection: sqlite3.Connection) -> str:
@@ -207,48 +215,53 @@ def trace_id(connection: sqlite3.Connection) -> str:
 
 def _put_in_place(path: str, fill: Callable[[sqlite3.Connection], None]) -> str:
     """Fill a database beside a path, give it that name in one step, and return its trace id."""
-    half = f"{path}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
-    with contextlib.ExitStack() as held:
-        if os.path.lexists(path):
-            held.enter_context(contextlib.closing(_hold(path)))
-        try:
-            with contextlib.closing(_connect(_uri(half, "rwc"))) as connection:
-                fill(connection)
-                connection.execute("PRAGMA journal_mode = DELETE")  # a WAL file's copy is one too
-                made = trace_id(connection)
-            if os.name == "nt":
+    half = os.path.join(os.path.dirname(path), f".fpemu-{uuid.uuid4().hex[:12]}.tmp")
+    _new_file(half)
+    try:
+        with contextlib.closing(_connect(_uri(half, "rwc"))) as connection:
+            fill(connection)
+            connection.execute("PRAGMA journal_mode = DELETE")  # the copy of a WAL file is one too
+            made = trace_id(connection)
+        with _hold(path) if os.path.lexists(path) else contextlib.nullcontext() as held:
+            if held and os.name == "nt":
                 held.close()  # Windows replaces no file that is open
             os.replace(half, path)
-        finally:
-            _remove(half)
+    finally:
+        _remove(half)
     return made
 
 
-def _hold(path: str) -> sqlite3.Connection:
+@contextlib.contextmanager
+def _hold(path: str) -> Iterator[sqlite3.Connection]:
     """Lock a file that is to be replaced: a trace that nobody uses, or an empty file."""
     before = os.stat(path)
     if before.st_size or not stat.S_ISREG(before.st_mode):
         _check_path(path)
         with contextlib.closing(_connect(_uri(path, "ro"))) as connection:
             _check_trace(connection, path)
-    connection = _connect(_uri(path, "rw"))
-    # A -wal left behind would be played into the new file, so the old one is brought to one file.
-    if _one_file(connection) and _locked(connection) and os.path.samestat(before, os.stat(path)):
-        return connection
-    connection.close()
-    raise TraceError(
-        f"trace {path!r} is being written or read by another program; close that one, or choose "
-        "another name"
-    )
+    with contextlib.closing(_connect(_uri(path, "rw"), patience=1.0)) as connection:
+        # A -wal left behind would be played into the new file: the old one gives it up first.
+        free = _one_file(connection) and _locked(connection)
+        if not (free and os.path.samestat(before, os.stat(path))):
+            raise TraceError(
+                f"trace {path!r} is being written or read by another program; close that one, or "
+                "choose another name"
+            )
+        yield connection
 
 
 def _locked(connection: sqlite3.Connection) -> bool:
     return _unless_busy(connection, "BEGIN EXCLUSIVE") is not None
 
 
+def _new_file(path: str) -> None:
+    # By the system rather than SQLite: its errors say what is wrong.
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+
+
 def _claim(path: str) -> None:
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        _new_file(path)
     except FileExistsError:
         raise TraceError(
             f"trace {path!r} is there already; choose another name, or overwrite=True to replace it"

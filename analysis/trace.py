@@ -220,9 +220,7 @@ class Trace:
         Errors: TraceError if the path is another kind of file, a trace that is being written, or
         cannot be written; what was there stays.
         """
-        file = store.real_path(path)
-        with self._store.read() as connection:
-            store.save(connection, file)
+        store.save(self._store.read(), store.real_path(path))
 
     def close(self) -> None:
         """Commit what waits and leave one file; the trace can then only be read."""

@@ -96,7 +96,7 @@ def _run_flat(
             block, first = divmod(draws.offset + start, BLOCK)
             end = min(stop, start + BLOCK - first)
             keys = keys_of(draws.seed, block)
-            loop.run(x[start:end], out[start:end], np.uint64(first), keys)
+            loop.run(x[start:end], out[start:end], np.uint32(first), keys)
             start = end
 
     run_chunks(chunk, x.size, threads)

@@ -28,7 +28,10 @@ _RANK = {"underflow": 0, "subnormal": 1, "normal": 2, "saturated": 3, "overflow"
 
 
 class Limits(NamedTuple):
-    """The first of some rising magnitudes of one sign at which each outcome begins."""
+    """The first of some rising magnitudes of one sign at which each outcome begins.
+
+    ALWAYS if it begins below all of them: rounding up never underflows.
+    """
 
     subnormal: int
     normal: int
@@ -36,6 +39,7 @@ class Limits(NamedTuple):
     beyond_outcome: str  #: "saturated" or "overflow"
 
 
+ALWAYS = -(1 << 40)  #: below every magnitude's number
 _HUGE = 1 << 2048
 
 
@@ -50,9 +54,8 @@ def _limits(
     def rank(i: int) -> int:
         return _RANK[round_exact(cast, real_at(sign, i)).outcome]
 
-    subnormal, normal, beyond = (
-        magnitudes.start + bisect.bisect_left(magnitudes, r, key=rank) for r in (1, 2, 3)
-    )
+    steps = [bisect.bisect_left(magnitudes, r, key=rank) for r in (1, 2, 3)]
+    subnormal, normal, beyond = (magnitudes.start + s if s else ALWAYS for s in steps)
     return Limits(subnormal, normal, beyond, top)
 
 
@@ -78,7 +81,7 @@ def _cell_limits(cast: Cast) -> tuple[Limits | None, Limits | None] | str:
     for sign, limits in enumerate(both):
         for rank, cell in enumerate(limits[:3] if limits else (), start=1):
             below = _last(sign, cell - 1)
-            if _RANK[round_exact(cast, below).outcome] >= rank:
+            if cell != ALWAYS and _RANK[round_exact(cast, below).outcome] >= rank:
                 return (
                     f"cast {cast}: its limit near {float(below):.9g} is not an edge of the "
                     f"tally's slots; {way}"
@@ -128,7 +131,7 @@ def word_limits(cast: Cast, bits: int) -> tuple[Array, tuple[str, str]]:
         rows.append((
             limits is not None,
             0 if form.zero else bits_of(form.smallest_normal),
-            limits.beyond if limits and decided else infinity,
+            max(limits.beyond, 0) if limits and decided else infinity,
             bits_of(form.smallest_normal),
             bits_of(form.max),
         ))  # fmt: skip

@@ -201,7 +201,7 @@ class Tally:
         cells = np.zeros((2, end - low, SLOTS), np.int64)
         for t in parts:
             cells[:, t._low - low : t._low - low + t._cells.shape[1]] += t._cells
-        specials = (a + b for a, b in zip(self._specials, other._specials, strict=True))
+        specials = tuple(a + b for a, b in zip(self._specials, other._specials, strict=True))
         return Tally._make(cells, low, specials)
 
     def __radd__(self, other: object) -> Tally:

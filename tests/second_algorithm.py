@@ -55,13 +55,17 @@ def _first_at(values: Array, dtype: Any) -> Array:
     """The lowest pattern whose float is not below a positive value."""
     with np.errstate(over="ignore"):
         near = values.astype(dtype)
-    return near.view(f"u{near.itemsize}") + (near < values)
+    return _patterns(near) + (near < values)
+
+
+def _patterns(x: Array) -> Array:
+    return x.view(f"u{x.itemsize}")
 
 
 def _first_above(values: Array, dtype: Any) -> Array:
     with np.errstate(over="ignore"):
         near = values.astype(dtype)
-    return near.view(f"u{near.itemsize}") + (near <= values)
+    return _patterns(near) + (near <= values)
 
 
 @lru_cache(maxsize=64)
@@ -121,7 +125,8 @@ def steps(cast: fpemu.Cast, negative: bool, dtype: Any = np.float32) -> Steps:
     codes = np.where(codes > form.max_code, special["over"], codes)
     if cast.subnormals is Subnormals.FLUSH:
         codes = np.where(codes < form.min_normal_code, 0, codes)
-    starts = np.concatenate([[0, 1], reached, [infinity, infinity + 1]]).astype(word)
+    ends = np.array([0, 1, infinity, infinity + 1], word)  # one dtype: int64 would make float64
+    starts = np.concatenate([ends[:2], reached, ends[2:]])
     codes = np.concatenate([[special["zero"], 0], codes, [special["inf"], special["nan"]]])
     return Steps(starts, _with_sign(form, codes, negative))
 

@@ -218,11 +218,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "modules": modules_table,
 }
 
-_TABLE = re.compile(r"(<!-- table: (\w+) -->\n)(.*?)(\n<!-- end of table -->)", re.DOTALL)
+_TABLE = re.compile(r"(<!-- table: (\w+) -->\n)(.*?)(<!-- end of table -->)", re.DOTALL)
 
 
 def with_tables(text: str) -> str:
-    return _TABLE.sub(lambda found: found[1] + TABLES[found[2]]() + found[4], text)
+    return _TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}\n{found[4]}", text)
 
 
 @each_document

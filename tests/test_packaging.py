@@ -28,8 +28,13 @@ def run(*command: str, cwd: Path) -> str:
     return done.stdout
 
 
+def needs_backend() -> None:
+    for package in ("hatchling", "editables"):
+        pytest.importorskip(package, reason=f"{package}, of the build backend, is not installed")
+
+
 def build(target: str, source: Path, into: Path) -> Path:
-    pytest.importorskip("hatchling", reason="hatchling, the build backend, is not installed")
+    needs_backend()
     run("-m", "hatchling", "build", "-t", target, "-d", str(into), cwd=source)
     [made] = into.iterdir()
     return made
@@ -87,7 +92,7 @@ def test_sdist_builds_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path) -
 
 
 def test_editable_install_finds_both_wings_in_the_checkout(tmp_path: Path) -> None:
-    pytest.importorskip("hatchling", reason="hatchling, the build backend, is not installed")
+    needs_backend()
     made = tmp_path / "made"
     script = "import sys, hatchling.build as backend; backend.build_editable(sys.argv[1])"
     run("-c", script, str(made), cwd=ROOT)

@@ -172,11 +172,11 @@ def _write(path: Path, data: bytes) -> None:
         with open(beside, "xb") as file:
             file.write(data)
         os.replace(beside, path)
-    except OSError as wrong:
-        reason = wrong.strerror or str(wrong)
+    except (OSError, ValueError) as wrong:  # ValueError: a NUL in the name
+        reason = getattr(wrong, "strerror", None) or str(wrong)
         raise InputError(
             f"cannot write {str(path)!r}: {reason}; give a file in a folder that can be written"
         ) from None
     finally:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             beside.unlink()

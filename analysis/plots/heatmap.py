@@ -18,6 +18,7 @@ from fpemu.analysis.plots.style import (
     nothing,
     power_ticks,
     set_title,
+    set_xlabel,
     thin,
 )
 
@@ -79,7 +80,7 @@ def exponent_heatmap(
     _label_rows(ax, source.labels)
     ticks, labels = power_ticks(ax, low, high)
     ax.set_xticks(ticks, labels, **TEXT)
-    ax.set_xlabel("|x|, one column for each power of two", **TEXT)
+    set_xlabel(ax, "|x|, one column for each power of two")
     if source.band:
         _draw_limits(ax, source.band, log2_scale(source.scale), (low, high))
     return ax
@@ -122,7 +123,7 @@ def underflow_heatmap(
     shown = thin(len(source.steps), int(inches(ax)[0] / 0.6))
     ax.set_xticks([i + 0.5 for i in shown], [str(source.steps[i]) for i in shown], **TEXT)
     grey = " (grey: nothing recorded)" if (source.nonzero <= 0).any() else ""
-    ax.set_xlabel(f"step{grey}", **TEXT)
+    set_xlabel(ax, f"step{grey}")
     return ax
 
 

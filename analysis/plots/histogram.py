@@ -16,11 +16,13 @@ from fpemu.analysis.plots.names import arrow
 from fpemu.analysis.plots.style import (
     MARKS,
     TEXT,
+    inches,
     ink,
     legend_below,
     nothing,
     power_ticks,
     set_title,
+    set_xlabel,
 )
 from fpemu.errors import InputError
 
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
     from fpemu.format import Format
 
 __all__ = ["exponent_histogram"]
-
-_STRIP = 0.06  #: height of a format's band, as a fraction of the axes
-
 
 def exponent_histogram(
     source: Source | ExponentHistogram,
@@ -76,9 +75,10 @@ def exponent_histogram(
     frame = _Frame.around(source)
     ax.set_xlim(*frame.limits)
     handles, lowest, highest = _draw_bins(ax, source, frame)
-    _set_height(ax, lowest, highest, 1 - _STRIP * (len(source.bands) + 1), log)
+    strip = 0.21 / inches(ax)[1]  # for one band, as a fraction of the axes
+    _set_height(ax, lowest, highest, 1 - strip * (len(source.bands) + 1), log)
     for row, band in enumerate(source.bands):
-        _draw_band(ax, band, frame, 1 - _STRIP * (row + 0.9))
+        _draw_band(ax, band, frame, 1 - strip * (row + 0.9), 0.75 * strip)
     _label(ax, frame, bool(source.bands))
     if any(source.labels):
         legend_below(ax, handles, source.labels)
@@ -153,9 +153,7 @@ def _set_height(ax: Axes, lowest: float, highest: float, part: float, log: bool)
         bottom = lowest / 2
         ax.set_yscale("log", nonpositive="clip")
         ax.set_ylim(bottom, bottom * (highest / bottom) ** (1 / part))
-        decades = range(math.floor(math.log10(lowest)), 3)
-        step = -(-len(decades) // 10)
-        ax.yaxis.set_major_locator(FixedLocator([10.0**k for k in decades[::-step]]))
+        ax.yaxis.set_major_locator(FixedLocator(_log_ticks(bottom)))
     else:
         ax.set_ylim(0, highest / part)
         ax.yaxis.set_major_locator(MaxNLocator(8))
@@ -163,13 +161,21 @@ def _set_height(ax: Axes, lowest: float, highest: float, part: float, log: bool)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}" if y <= 100 else ""))
 
 
-def _draw_band(ax: Axes, band: Band, frame: _Frame, y: float) -> None:
+def _log_ticks(bottom: float) -> list[float]:
+    """Decades up to 100 %, at most ten; halves and fifths of them where there are few."""
+    decades = range(math.floor(math.log10(bottom)), 3)
+    if len(decades) <= 3:
+        return [base * 10.0**k for k in decades for base in (1, 2, 5)]
+    return [10.0**k for k in decades[:: -(len(decades) // 10 + 1)]]
+
+
+def _draw_band(ax: Axes, band: Band, frame: _Frame, y: float, tall: float) -> None:
     from matplotlib.patches import Rectangle
 
-    low, normal, high = np.clip([band.low, band.normal, band.high], frame.low, frame.high)
-    place = ax.get_xaxis_transform()
-    look: dict[str, Any] = {"transform": place, "linewidth": 0.8, "edgecolor": ink()}
-    tall = 0.75 * _STRIP
+    ends = [band.low, band.normal, band.high]
+    low, normal, high = (float(x) for x in np.clip(ends, frame.low, frame.high))
+    look: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "linewidth": 0.8}
+    look["edgecolor"] = ink()
     ax.add_patch(Rectangle((normal, y), high - normal, tall, facecolor="#BBBBBB", **look))
     if normal > low:
         ax.add_patch(
@@ -177,17 +183,22 @@ def _draw_band(ax: Axes, band: Band, frame: _Frame, y: float) -> None:
         )
     before = arrow("←") + " " if band.low < frame.low else ""
     after = " " + arrow("→") if band.high > frame.high else ""
-    ax.text(
-        (normal + high) / 2,
-        y + tall / 2,
-        before + band.name + after,
-        ha="center",
-        va="center",
-        fontsize="x-small",
-        color="black",
-        transform=place,
-        **TEXT,
-    )
+    _name_band(ax, before + band.name + after, (low, normal, high), y + tall / 2)
+
+
+def _name_band(ax: Axes, name: str, ends: tuple[float, float, float], y: float) -> None:
+    """Write a band's name inside its normal range, or beside it if that is too short."""
+    low, normal, high = ends
+    left, right = ax.get_xlim()
+    room = 0.07 * len(name) * (right - left) / inches(ax)[0]
+    if room <= high - normal:
+        x, side, colour = (normal + high) / 2, "center", "black"
+    elif room <= right - high:
+        x, side, colour = high + 0.05 * room, "left", ink()
+    else:
+        x, side, colour = low - 0.05 * room, "right", ink()
+    place: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "ha": side, "va": "center"}
+    ax.text(x, y, name, fontsize="x-small", color=colour, **place, **TEXT)
 
 
 def _label(ax: Axes, frame: _Frame, bands: bool) -> None:
@@ -196,6 +207,6 @@ def _label(ax: Axes, frame: _Frame, bands: bool) -> None:
     if frame.nonfinite:
         ticks, labels = [*ticks, frame.nonfinite_at + frame.bin / 2], [*labels, "inf,\nNaN"]
     ax.set_xticks(ticks, labels, **TEXT)
-    key = "\nbands: solid = normal range, hatched = subnormal range" if bands else ""
-    ax.set_xlabel(f"|x|, one bin for each power of two{key}", **TEXT)
+    key = "bands: solid = normal range, hatched = subnormal range" if bands else ""
+    set_xlabel(ax, "|x|, one bin for each power of two", key)
     ax.set_ylabel("% of all values", **TEXT)

@@ -19,6 +19,7 @@ from fpemu.analysis.plots.style import (
     nothing,
     power_ticks,
     set_title,
+    set_xlabel,
 )
 from fpemu.analysis.scales import SCALES, TOLERANCE
 from fpemu.errors import InputError
@@ -70,7 +71,7 @@ def lost_by_scale(
         raise InputError(
             f"{len(source.labels)} formats in one plot: {len(MARKS)} can be told apart; give fewer"
         )
-    ax = new_axes() if ax is None else ax
+    ax = new_axes(8.0, 4.0 + 0.15 * len(source.labels)) if ax is None else ax
     set_title(ax, title)
     if not source.nonzero or not source.labels:
         return nothing(ax, "no non-zero values recorded" if source.labels else "no format given")
@@ -81,9 +82,9 @@ def lost_by_scale(
     _draw_tolerance(ax, source.tolerance)
     ticks, labels = power_ticks(ax, low, high)
     ax.set_xticks(ticks, labels, **TEXT)
-    together = f"lines: all {source.tensors} tensors together; bars: safe for each of them"
-    key = f"\n{together}" if source.tensors > 1 else ""
-    ax.set_xlabel(f"scale that multiplies the values before the cast{key}", **TEXT)
+    several = f"lines: all {source.tensors} tensors together; bars: safe for each of them"
+    key = several if source.tensors > 1 else ""
+    set_xlabel(ax, "scale that multiplies the values before the cast", key)
     ax.set_ylabel("lost, % of non-zero values", **TEXT)
     legend_below(ax, handles, list(map(_entry, source.labels, source.safe)))
     return ax

@@ -25,6 +25,7 @@ __all__ = [
     "nothing",
     "power_ticks",
     "set_title",
+    "set_xlabel",
     "thin",
 ]
 
@@ -104,7 +105,7 @@ def legend_below(ax: Axes, handles: Sequence[Any], labels: Sequence[str]) -> Non
     lines = ticks + ax.get_xlabel().count("\n")
     below = ScaledTranslation(0, -0.5 - 0.16 * lines, figure.dpi_scale_trans)
     names, _ = shorten_all(labels)
-    columns = max(1, int(inches(ax)[0] / (0.55 + 0.07 * max(map(len, names)))))
+    columns = max(1, int(inches(ax)[0] / (0.5 + 0.063 * max(map(len, names)))))
     drawn = ax.legend(
         handles,
         [str(row) for row in range(len(handles))],
@@ -122,9 +123,18 @@ def legend_below(ax: Axes, handles: Sequence[Any], labels: Sequence[str]) -> Non
 
 def set_title(ax: Axes, title: str) -> None:
     """Set the title at the left, wrapped to the axes' width."""
-    width = max(20, int(inches(ax)[0] * 10))
-    lines = textwrap.wrap(plain(title), width) or [""]
-    ax.set_title("\n".join(lines[:3]), loc="left", fontsize="large", **TEXT)
+    lines = _wrap(plain(title), inches(ax)[0] * 10)[:3]
+    ax.set_title("\n".join(lines), loc="left", fontsize="large", **TEXT)
+
+
+def set_xlabel(ax: Axes, *parts: str) -> None:
+    """Label the x axis, each part on lines of its own, wrapped to the axes' width."""
+    lines = [line for part in parts for line in _wrap(part, inches(ax)[0] * 12)]
+    ax.set_xlabel("\n".join(lines), **TEXT)
+
+
+def _wrap(text: str, width: float) -> list[str]:
+    return textwrap.wrap(text, max(20, int(width)))
 
 
 def nothing(ax: Axes, message: str) -> Axes:

@@ -8,9 +8,36 @@
 
 from __future__ import annotations
 
-from fpemu.analysis.report import html, text
-from fpemu.analysis.report.build import SCHEMA, Report, build
-from fpemu.analysis.report.files import write_text
-from fpemu.analysis.report.verdict import Status, Verdict
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fpemu.analysis.report import html, text
+    from fpemu.analysis.report.files import write_text
+    from fpemu.analysis.report.summary import SCHEMA, Report, build
+    from fpemu.analysis.report.verdict import Status, Verdict
 
 __all__ = ["SCHEMA", "Report", "Status", "Verdict", "build", "html", "text", "write_text"]
+
+# Loaded on first use: `fpemu --help` imports the commands beside this file and nothing more.
+_HOME = {
+    "SCHEMA": "summary",
+    "Report": "summary",
+    "build": "summary",
+    "write_text": "files",
+    "Status": "verdict",
+    "Verdict": "verdict",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_HOME.get(name, name)}")
+    value = getattr(module, name) if name in _HOME else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fpemu.analysis.report.files import check_folder
 from fpemu.errors import FpemuError, InputError
 
 if TYPE_CHECKING:
@@ -22,6 +23,12 @@ __all__ = ["report", "whatif"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+class _Refusal(click.ClickException):
+    """Bad input: one line, exit code 2."""
+
+    exit_code = 2
+
+
 def _one_line(command: _F) -> _F:
     """Turn what fpemu refuses into one line on stderr and exit code 2."""
 
@@ -30,9 +37,7 @@ def _one_line(command: _F) -> _F:
         try:
             return command(*args, **kwargs)
         except FpemuError as error:
-            refusal = click.ClickException(str(error))
-            refusal.exit_code = 2
-            raise refusal from None
+            raise _Refusal(str(error)) from None
 
     return run  # type: ignore[return-value]
 
@@ -113,7 +118,7 @@ def report(
 
     Prints the report of TRACE; --out report.html writes one file that any browser opens.
     """
-    from fpemu.analysis.report.build import build
+    from fpemu.analysis.report.summary import build
     from fpemu.analysis.trace import Trace
     from fpemu.analysis.whatif import FORMATS
 
@@ -141,6 +146,7 @@ def _view(out: str | None, as_json: bool) -> str:
     suffix = Path(out).suffix.lower()
     if suffix not in (".html", ".json", ".txt"):
         raise InputError(f"--out {out!r}: the suffix says the form: use .html, .json or .txt")
+    check_folder(out)
     if as_json and suffix != ".json":
         raise InputError(f"--out {out!r} with --json: name the file .json, or leave --json out")
     return suffix[1:]
@@ -212,9 +218,12 @@ def whatif(
     )  # fmt: skip
     safe = scale_rows(counted, tolerance / 100)
     if view == "json":
-        parts = {"safe_scales": safe, "rows": counted}
-        rows = {key: [row.to_json() for row in part] for key, part in parts.items()}
-        _deliver(json.dumps({"schema": 1, **rows}, allow_nan=False) + "\n", out)
+        parts = {
+            "schema": 1,
+            "safe_scales": [row.to_json() for row in safe],
+            "rows": [row.to_json() for row in counted],
+        }
+        _deliver(json.dumps(parts, allow_nan=False) + "\n", out)
     else:
         from fpemu.analysis.report import text
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fpemu.errors import InputError
 
-__all__ = ["write_text"]
+__all__ = ["check_folder", "write_text"]
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -35,6 +35,21 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
             f"cannot write {os.fspath(path)!r}: {error.strerror or error}; "
             "give a file in a folder that exists and may be written"
         ) from None
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that `write_text` cannot write, before the work is done."""
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):
+        raise InputError(
+            f"cannot write {os.fspath(path)!r}: there is no folder {folder!r}; "
+            "give a file in a folder that exists and may be written"
+        )
+    if not os.access(folder, os.W_OK):
+        raise InputError(
+            f"cannot write {os.fspath(path)!r}: the folder {folder!r} may not be written; "
+            "give a file in another"
+        )
 
 
 def _mode(target: Path) -> int:

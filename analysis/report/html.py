@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 
 from fpemu.analysis.report import numbers
-from fpemu.analysis.report.build import Report
 from fpemu.analysis.report.rows import GRADIENTS
+from fpemu.analysis.report.summary import Report
 from fpemu.analysis.report.verdict import Status
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def _template() -> jinja2.Template:
         interval=numbers.interval,
         kind_words=numbers.kind_words,
         plain=numbers.plain,
+        shorten=numbers.shorten,
         cell=numbers.cell,
         bar=_bar,
         tone=_tone,
@@ -167,40 +168,41 @@ def _shown(scales: tuple[float, ...]) -> list[int]:
 
 
 def _figures(report: Report) -> Iterator[Figure]:
-    """The four plots of a report; a layer map of one step is left out."""
+    """The four plots of a report, each as a PNG inside a data: URL."""
     from fpemu.analysis import plots
 
-    trace, to = report.trace, report.to
+    totals, to, tolerance = report.totals, report.to, report.tolerance
     formats = list(report.formats)[:5]
-    gradients = any(row.kind in GRADIENTS for row in report.tensors)
-    kind = "activation_gradient" if any(
-        row.kind == "activation_gradient" for row in report.tensors
-    ) else "weight_gradient"
-    drawings: list[tuple[str, str, Callable[[], Axes]]] = [
+    kind = _scaled_kind(report)
+    drawings: tuple[tuple[str, str, Callable[[], Axes]], ...] = (
         (
             "How often each power of two occurs, by kind",
-            "log2 of the recorded magnitudes; the bands are the formats' ranges.",
-            lambda: plots.exponent_histogram(trace, formats=formats),
+            "Above, the ranges of the formats.",
+            lambda: plots.exponent_histogram(totals, formats=formats),
         ),
         (
-            "Each tensor's exponents",
-            f"Share of a tensor's values in each binade; the range of {to} is marked.",
-            lambda: plots.exponent_heatmap(trace, to=to),
+            "Which powers of two occur in each tensor",
+            f"Share of a tensor's non-zero values in each binade; lines: the limits of {to}.",
+            lambda: plots.exponent_heatmap(totals, to=to),
         ),
         (
-            "Underflow by tensor and step",
-            f"Non-zero values that {to} makes zero, unscaled, at each recorded step.",
-            lambda: plots.underflow_heatmap(trace, to=to),
+            "What becomes zero, by tensor and step",
+            f"Share of the non-zero values that {to} makes zero, unscaled, at each recorded step.",
+            lambda: plots.underflow_heatmap(report.trace, to=to),
         ),
         (
-            "Values lost at each scale",
-            "Lost share against the power-of-two scale, one line a format.",
-            lambda: plots.lost_by_scale(
-                trace, formats=formats, tolerance=report.tolerance,
-                **({"kind": kind} if gradients else {}),
-            ),
+            f"What is lost at each scale, {numbers.kind_words(kind) if kind else 'all tensors'}",
+            "Of all values of this kind together; the safe scales in the tables go tensor by "
+            "tensor and so are narrower.",
+            lambda: plots.lost_by_scale(totals, formats=formats, tolerance=tolerance, kind=kind),
         ),
-    ]  # fmt: skip
-    for title, caption, draw in drawings:
+    )
+    for title, note, draw in drawings:
         image = base64.b64encode(plots.figure_png(draw())).decode()
-        yield Figure(title, f"{title}. {caption}", f"data:image/png;base64,{image}")
+        yield Figure(title, f"{title}. {note}", f"data:image/png;base64,{image}")
+
+
+def _scaled_kind(report: Report) -> str | None:
+    """The kind whose scale is most in question: gradients, if there are any."""
+    there = {row.kind for row in report.tensors}
+    return next((kind for kind in reversed(GRADIENTS) if kind in there), None)

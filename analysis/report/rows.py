@@ -191,8 +191,15 @@ class ScalarRow:
     def of(cls, name: str, values: Sequence[float]) -> ScalarRow:
         """Sum up the values of a scalar, in the order of steps."""
         finite = [value for value in values if math.isfinite(value)]
-        ends = (min(finite), max(finite)) if finite else (None, None)
-        return cls(name, values[0], values[-1], *ends, len(values), len(values) - len(finite))
+        return cls(
+            name,
+            first=values[0],
+            last=values[-1],
+            smallest=min(finite, default=None),
+            largest=max(finite, default=None),
+            count=len(values),
+            nonfinite=len(values) - len(finite),
+        )
 
     def to_json(self) -> dict[str, Any]:
         return _json(self)

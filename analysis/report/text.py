@@ -10,7 +10,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fpemu.analysis.report.build import Report
 from fpemu.analysis.report.numbers import (
     bits,
     cell,
@@ -24,6 +23,7 @@ from fpemu.analysis.report.numbers import (
     shorten,
 )
 from fpemu.analysis.report.rows import Event, ScaleRow, TensorRow
+from fpemu.analysis.report.summary import Report
 from fpemu.analysis.report.verdict import Status, Verdict
 
 __all__ = ["render", "render_scales", "render_verdict"]
@@ -142,7 +142,8 @@ def _tensors(report: Report, console: Console, limit: int) -> None:
         table.add_column(title, justify="right", no_wrap=True)
     worst = sorted(report.tensors, key=lambda r: (not r.judged, r.safe, -r.lost_percent))
     for row in worst[:limit]:
-        table.add_row(_mark(row), _tensor(row.name, row.kind), *(show(row) for _, show, _ in columns))
+        shown = (show(row) for _, show, _ in columns)
+        table.add_row(_mark(row), _tensor(row.name, row.kind), *shown)
     console.print(table)
     note = f"{report.to}, unscaled; worst first; !! not safe, - not judged."
     left = len(_COLUMNS) - len(columns)

@@ -11,7 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fpemu.analysis.report.numbers import count, interval, kind_words, number, plain, power, share
+from fpemu.analysis.report.numbers import (
+    count,
+    interval,
+    kind_words,
+    number,
+    plain,
+    power,
+    share,
+    shorten,
+)
 from fpemu.analysis.report.rows import GRADIENTS, JUDGED, Event, ScaleRow, TensorRow
 from fpemu.analysis.scales import SafeScales
 from fpemu.cast import Cast
@@ -80,7 +89,7 @@ def judge(
     status = _status(failing, loss_scale)
     relevant = [row for row in scale_rows if (row.name, row.kind) in keys]
     reasons = [
-        *_first_cause(hard, cast),
+        *_first_cause(hard),
         *_losing(failing),
         *_gradients(failing, loss_scale, limit),
         *_others(failing, relevant, cast, limit),
@@ -121,7 +130,7 @@ def _headline(
         blame = f"at step {first.step}, {_what(first, cast)}"
     else:
         since = "" if first is None else f", first at step {first.step}"
-        blame = f"{plain(worst.label)} loses {share(worst.lost_percent)} of its values{since}"
+        blame = f"{_said(worst)} loses {share(worst.lost_percent)} of its values{since}"
     if status is Status.BROKEN:
         return f"These values are broken as recorded: {blame}."
     if status is Status.SAFE_WITH_LOSS_SCALE and loss_scale is not None:
@@ -131,7 +140,7 @@ def _headline(
 
 def _what(event: Event, cast: Cast) -> str:
     """What a hard event is, in words, with its tensor."""
-    name, n, s = plain(event.label), count(event.count), "" if event.count == 1 else "s"
+    name, n, s = _said(event), count(event.count), "" if event.count == 1 else "s"
     if event.what == "nan":
         return f"{name} holds {n} NaN{s}"
     if event.what == "inf":
@@ -143,22 +152,23 @@ def _what(event: Event, cast: Cast) -> str:
     )
 
 
-def _first_cause(hard: Sequence[Event], cast: Cast) -> list[str]:
+def _first_cause(hard: Sequence[Event]) -> list[str]:
+    """What follows the first NaN, infinity or overflow, which the headline names."""
     if not hard:
         return []
-    first = hard[0]
-    later = len({(event.name, event.kind) for event in hard} - {(first.name, first.kind)})
-    sentence = f"First cause to look at: at step {first.step}, {_what(first, cast)}."
-    if later:
-        more = f"{count(later)} more tensor{'s' * (later > 1)}"
-        sentence += f" NaN, infinite or overflowing values follow in {more}."
-    return [sentence]
+    later = len({(event.name, event.kind) for event in hard[1:]} - {(hard[0].name, hard[0].kind)})
+    if not later:
+        return ["No other tensor holds NaN, infinite or overflowing values."]
+    return [
+        f"That is the first cause to look at: NaN, infinite or overflowing values come later in "
+        f"{count(later)} more tensor{'s' * (later > 1)}."
+    ]
 
 
 def _losing(failing: Sequence[TensorRow]) -> list[str]:
     """Name the three tensors that lose most, and how."""
     losing = sorted((row for row in failing if row.lost_percent), key=lambda r: -r.lost_percent)
-    told = [f"{plain(row.label)}: {_how(row)}." for row in losing[:3]]
+    told = [f"{_said(row)}: {_how(row)}." for row in losing[:3]]
     more = len(losing) - 3
     if more > 0:
         told.append(f"{count(more)} more tensor{'s are' if more > 1 else ' is'} not safe.")
@@ -218,7 +228,7 @@ def _others(
     own = safe[row.name, row.kind]
     return [
         f"{sentence} A scale of its own, stored beside the tensor, would bring {len(saved)} of "
-        f"{len(rows)} within {limit}: {power(own.best)} for {plain(row.label)} "
+        f"{len(rows)} within {limit}: {power(own.best)} for {_said(row)} "
         f"(safe: {interval(own)})."
     ]
 
@@ -249,8 +259,13 @@ def _not_judged(rows: Sequence[TensorRow], cast: Cast) -> list[str]:
     )
     return [
         f"Not judged: {kinds} ({why}). In {cast}, {count(len(unsafe))} of "
-        f"{count(len(rows))} tensors would not be safe; worst, {plain(worst.label)}: {_how(worst)}."
+        f"{count(len(rows))} tensors would not be safe; worst, {_said(worst)}: {_how(worst)}."
     ]
+
+
+def _said(row: TensorRow | Event) -> str:
+    """A tensor's name and kind, fit for a sentence."""
+    return f"{shorten(plain(row.name), 64)} ({kind_words(row.kind)})"
 
 
 def _scale(scale: float) -> str:

@@ -13,7 +13,9 @@ Rules that keep the targets equal, each learnt from a difference:
 The algorithm. Take the magnitude pattern `a` as `v << gap` in units of the word's smallest
 subnormal, with v its significand (hidden bit set). The quantum of the target there is bit
 `drop` of v: everything below is rounded by one addition and a mask. A carry runs into the next
-exponent by itself. `rise` counts the target's binades from its lowest, so that the code is
+exponent by itself. A stochastic draw of n bits comes as its complement, spare = 2**n - 1 - draw:
+"fraction + draw carries" is then "fraction > spare", which LLVM vectorises (the sum, and the
+comparison with a complement, become an overflow intrinsic, which it does not). `rise` counts the target's binades from its lowest, so that the code is
 (rise << mantissa bits) + (v >> drop).
 """
 
@@ -28,8 +30,8 @@ __all__ = ["Bodies", "build"]
 class Bodies(NamedTuple):
     """The scalar bodies of one word type, compiled for one target."""
 
-    round: Callable[..., Any]  #: (x, draw, grid, values, shape) -> bits of the rounded value
-    encode: Callable[..., Any]  #: (x, draw, grid, codes, shape) -> code of the rounded value
+    round: Callable[..., Any]  #: (x, spare, grid, values, shape) -> bits of the rounded value
+    encode: Callable[..., Any]  #: (x, spare, grid, codes, shape) -> code of the rounded value
     decode: Callable[..., Any]  #: (code, facts) -> bits
 
 
@@ -42,8 +44,10 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
     INF = U(((1 << (width - 1 - mantissa)) - 1) << mantissa)
     FAR = U(mantissa + 1)  # from here on v lies wholly below the quantum
     CLAMP = U(mantissa + 2)
+    ROOM = U(width - mantissa - 1)
     ZERO = U(0)
     ONE = U(1)
+    ONES = U((1 << width) - 1)
 
     @jit
     def gap_of(a):  # type: ignore[no-untyped-def]
@@ -75,13 +79,13 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
         return floor if floor > lead else lead
 
     @jit
-    def increment(drop, mask, lsb, negative, draw, g, s):  # type: ignore[no-untyped-def]
+    def increment(drop, mask, lsb, negative, spare, g, s):  # type: ignore[no-untyped-def]
         """What rounding adds to v before the bits under the quantum are cut."""
         if s.stochastic:
             more = U(drop - g.random_bits) if drop > g.random_bits else ZERO
             fewer = U(g.random_bits - drop) if drop < g.random_bits else ZERO
             fewer = fewer if fewer < TOP else TOP
-            added = U(U(draw >> fewer) << more)
+            added = U(U(U(g.spare_max - spare) >> fewer) << more)
             return added if drop != ZERO else ZERO
         half_down = U(mask >> ONE)
         nearest = U(U(half_down & g.nearest) + U(U(lsb | g.tie_away) & U(g.nearest & mask)))
@@ -92,18 +96,24 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
         return U(nearest + U(mask & away))
 
     @jit
-    def lifted(v, depth, q, draw, g, s):  # type: ignore[no-untyped-def]
-        """Whether a number far below the smallest value goes up to it (0: no)."""
+    def lifted(v, depth, q, spare, g, s):  # type: ignore[no-untyped-def]
+        """Mask: a number far below the smallest value goes up to it."""
         if not s.stochastic:
-            return q
-        more = U(depth - g.random_bits) if depth > g.random_bits else ZERO
-        more = more if more < TOP else TOP
-        fewer = U(g.random_bits - depth) if depth < g.random_bits else ZERO
-        return ONE if U(U(v << fewer) >> more) > U(g.draw_max - draw) else ZERO
+            return ONES if q != ZERO else ZERO
+        # floor(v * 2**n / 2**depth); far below, n - depth is at most ROOM, the bits above v
+        deeper = U(depth + ROOM)
+        deeper = U(deeper - g.random_bits) if deeper > g.random_bits else ZERO
+        deeper = deeper if deeper < TOP else TOP
+        w = U(U(v << ROOM) >> deeper)
+        return ONES if w > spare else ZERO
 
     @jit
-    def rounded(x, draw, g, s):  # type: ignore[no-untyped-def]
-        """Return (gap, drop, rise, q, far): q is v, rounded; far is 0, 1 (zero) or 2 (smallest)."""
+    def rounded(x, spare, g, s):  # type: ignore[no-untyped-def]
+        """Return (gap, drop, rise, q, far, lift).
+
+        q is v, rounded to a multiple of 2**drop. far and lift are masks: the number lies far
+        below the smallest value, where q does not count; it becomes that value all the same.
+        """
         a = U(x & MAGNITUDE)
         negative = U(U(x >> TOP) & g.signed)
         gap = gap_of(a)
@@ -114,20 +124,18 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
         mask = U(U(ONE << drop) - ONE)
         rise = U(U(top + gap) - g.lowest)
         lsb = U(U(U(v >> drop) + U(U(rise & g.rise_parity) + g.code_shift)) & ONE)
-        q = U(U(v + increment(drop, mask, lsb, negative, draw, g, s)) & U(MAGNITUDE - mask))
-        far = ZERO
+        q = U(U(v + increment(drop, mask, lsb, negative, spare, g, s)) & U(MAGNITUDE - mask))
         if s.directed or s.stochastic:
-            far = U(2) if lifted(v, depth, q, draw, g, s) != ZERO else ONE
-            far = far if a != ZERO else ONE
-            far = far if depth >= FAR else ZERO
-        return gap, drop, rise, q, far
+            far = ONES if depth >= FAR else ZERO
+            return gap, drop, rise, q, far, U(far & lifted(v, depth, q, spare, g, s))
+        return gap, drop, rise, q, ZERO, ZERO
 
     @jit
-    def settle(r, far, x, g, k, s):  # type: ignore[no-untyped-def]
+    def settle(r, far, lift, x, g, k, s):  # type: ignore[no-untyped-def]
         """Apply a Cast's rules to a rounded magnitude; k holds the results, as bits or as codes."""
         a = U(x & MAGNITUDE)
         if s.directed or s.stochastic:
-            r = r if far == ZERO else (k.smallest if far == U(2) else ZERO)
+            r = U(U(r & U(ONES - far)) | U(k.smallest & lift))
         if s.zeroless:
             r = k.floor if r < k.floor else r
         r = ZERO if r < k.normal else r
@@ -147,19 +155,20 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
         return U(r | sign)
 
     @jit
-    def round_bits(x, draw, g, k, s):  # type: ignore[no-untyped-def]
+    def round_bits(x, spare, g, k, s):  # type: ignore[no-untyped-def]
         """Round one word to a format; the result is a word."""
-        gap, _, _, q, far = rounded(x, draw, g, s)
+        gap, _, _, q, far, lift = rounded(x, spare, g, s)
         r = U(q + U(gap << WM)) if q != ZERO else ZERO
-        return settle(r, far, x, g, k, s)
+        return settle(r, far, lift, x, g, k, s)
 
     @jit
-    def encode_bits(x, draw, g, k, s):  # type: ignore[no-untyped-def]
+    def encode_bits(x, spare, g, k, s):  # type: ignore[no-untyped-def]
         """Round one word to a format; the result is the format's code."""
-        _, drop, rise, q, far = rounded(x, draw, g, s)
+        _, drop, rise, q, far, lift = rounded(x, spare, g, s)
         r = U(U(rise << g.mantissa) + U(q >> drop))
-        r = U(r - g.code_shift) if r > ZERO else ZERO
-        return settle(r, far, x, g, k, s)
+        if s.zeroless:  # codes start one binade earlier; below the smallest lies nothing
+            r = U(r - g.code_shift) if r > ZERO else ZERO
+        return settle(r, far, lift, x, g, k, s)
 
     @jit
     def decode_bits(code, d):  # type: ignore[no-untyped-def]

@@ -21,7 +21,7 @@ __all__ = ["decode_loop", "general_loop", "special_loop"]
 _STAMP = source_stamp()
 
 Loop = Callable[..., None]
-W = WORDS[64].uint
+H = WORDS[32].uint  # indices inside a block of 2**32 elements
 
 
 def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,9 +43,10 @@ def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shap
 
         def stochastic(x, out, first, keys):  # type: ignore[no-untyped-def]
             stamp  # noqa: B018
+            k = (keys[0], keys[1], keys[2], keys[3], keys[4], keys[5])  # out of the loop
             for i in range(x.size):
-                r = draw(W(first + W(i)), keys, shift)
-                out[i] = body(x[i], r, grid, results, shape)
+                spare = draw(H(first + H(i)), k, shift)
+                out[i] = body(x[i], spare, grid, results, shape)
 
         return jit(stochastic)
 
@@ -69,9 +70,10 @@ def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
             stamp  # noqa: B018
             grid, results = unpack(constants)
             shift = U(bits) - grid.random_bits
+            k = (keys[0], keys[1], keys[2], keys[3], keys[4], keys[5])  # out of the loop
             for i in range(x.size):
-                r = draw(W(first + W(i)), keys, shift)
-                out[i] = body(x[i], r, grid, results, shape)
+                spare = draw(H(first + H(i)), k, shift)
+                out[i] = body(x[i], spare, grid, results, shape)
 
         return jit(stochastic)
 

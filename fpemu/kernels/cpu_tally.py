@@ -64,8 +64,11 @@ class Scratch(NamedTuple):
         )
 
 
-def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
-    return jit(function, disk_cache=False)
+def _inner(function: Loop) -> Loop:
+    """Let loops call a plain function; a compiled one in a closure would defeat the disk cache."""
+    from numba.extending import register_jitable
+
+    return register_jitable(function)  # type: ignore[no-any-return]
 
 
 @cache

@@ -53,7 +53,7 @@ class Grid(NamedTuple):
     away_negative: Any  #: mask: negative numbers go away from zero
     odd: Any  #: 1: only from even codes (to_odd)
     random_bits: Any  #: width of a draw
-    draw_max: Any  #: 2**random_bits - 1
+    spare_max: Any  #: 2**random_bits - 1
 
 
 class Results(NamedTuple):
@@ -158,7 +158,7 @@ def _grid(cast: Cast, bits: int, random_bits: int) -> Grid:
         away_negative=ones if mode in (Rounding.DOWN, Rounding.TO_ODD) else 0,
         odd=mode is Rounding.TO_ODD,
         random_bits=random_bits,
-        draw_max=(1 << random_bits) - 1,
+        spare_max=(1 << random_bits) - 1,
     )
     return facts  # type: ignore[no-any-return]
 

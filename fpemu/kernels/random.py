@@ -39,32 +39,37 @@ def keys_of(seed: int, block: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 
 def build_draw(bits: int, jit: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return draw(index, keys, shift): random words of 32 or 64 bits, shifted right.
+    """Return draw(uint32 index, keys, shift): random words of 32 or 64 bits, shifted right.
 
-    All arithmetic is in uint64 under a 32-bit mask, so that nothing wraps around.
+    Products are formed in uint64 under a 32-bit mask, so that nothing wraps around.
     """
     W = np.uint64
+    U = np.uint32
     LOW = W(0xFFFFFFFF)
 
     @jit
-    def mix(h, k0, k1, k2):  # type: ignore[no-untyped-def]
-        h = W(h ^ k0)
-        h = W(h ^ W(h >> W(16)))
-        h = W(W(h * W(0x21F0AAAD)) & LOW)
-        h = W(h ^ k1)
-        h = W(h ^ W(h >> W(15)))
-        h = W(W(h * W(0xD35A2D97)) & LOW)
-        h = W(h ^ k2)
-        return W(h ^ W(h >> W(15)))
+    def times(h, factor):  # type: ignore[no-untyped-def]
+        return U(W(W(h) * factor) & LOW)
+
+    @jit
+    def mix(index, k0, k1, k2):  # type: ignore[no-untyped-def]
+        h = U(index ^ U(k0))
+        h = U(h ^ U(h >> U(16)))
+        h = times(h, W(0x21F0AAAD))
+        h = U(h ^ U(k1))
+        h = U(h ^ U(h >> U(15)))
+        h = times(h, W(0xD35A2D97))
+        h = U(h ^ U(k2))
+        return U(h ^ U(h >> U(15)))
 
     @jit
     def draw32(index, keys, shift):  # type: ignore[no-untyped-def]
-        return np.uint32(W(mix(W(index), keys[0], keys[1], keys[2]) >> W(shift)))
+        return U(mix(index, keys[0], keys[1], keys[2]) >> U(shift))
 
     @jit
     def draw64(index, keys, shift):  # type: ignore[no-untyped-def]
-        high = mix(W(index), keys[0], keys[1], keys[2])
-        low = mix(W(index), keys[3], keys[4], keys[5])
-        return W(W(W(high << W(32)) | low) >> W(shift))
+        high = mix(index, keys[0], keys[1], keys[2])
+        low = mix(index, keys[3], keys[4], keys[5])
+        return W(W(W(W(high) << W(32)) | W(low)) >> W(shift))
 
     return draw32 if bits == 32 else draw64  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fpemu.analysis.records import Record
 from fpemu.analysis.report.definitions import (
     Definition,
     definitions,
@@ -35,7 +36,7 @@ from fpemu.moments import Moments
 from fpemu.tallies import Outcome, Tally
 
 if TYPE_CHECKING:
-    from fpemu.analysis.trace import Record, Trace
+    from fpemu.analysis.trace import Trace
 
 __all__ = ["SCHEMA", "Report", "build"]
 
@@ -62,7 +63,8 @@ class Report:
     log: tuple[LogRow, ...]
     scalars: tuple[ScalarRow, ...]
     definitions: tuple[Definition, ...]
-    trace: Trace = field(repr=False, compare=False)  #: for the plots only
+    totals: tuple[Record, ...] = field(repr=False, compare=False)  #: all steps added; for plots
+    trace: Trace = field(repr=False, compare=False)  #: for the plot over steps
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON-ready dict, described in docs/report.schema.md."""
@@ -152,6 +154,7 @@ def build(
         log=tuple(LogRow(e.step, e.name, e.kind, e.message, e.facts) for e in trace.events()),
         scalars=_scalars(trace),
         definitions=definitions(judged, tolerance),
+        totals=tuple(tensor.record() for tensor in tensors),
         trace=trace,
     )
 
@@ -188,6 +191,10 @@ class _Tensor:
         self.tally = self.tally + record.tally
         self.moments = self.moments + record.moments
         self.steps += 1
+
+    def record(self) -> Record:
+        """All steps as one record."""
+        return Record(self.name, self.kind, 0, self.shape, self.tally, self.moments, self.steps)
 
 
 def _gather(
