@@ -8,9 +8,11 @@ import platform
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import numpy as np
+
+import fpemu
 from fpemu.analysis.records import check_name, json_text
 from fpemu.errors import InputError, TraceError
 
@@ -74,20 +76,16 @@ def start(metadata: Mapping[str, Any] | None) -> dict[str, str]:
     if not isinstance(metadata, Mapping | None):
         raise InputError(f"metadata {metadata!r:.80}: must be a dict, such as {{'seed': 1}}")
     known = {
-        "versions": {"fpemu": _version("fpemu"), "numpy": _version("numpy"),
-                     "python": platform.python_version()},
+        "versions": {
+            "fpemu": fpemu.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join(sys.argv),
-    }  # fmt: skip
+    }
     return {key: _text(key, value) for key, value in (known | dict(metadata or {})).items()}
 
 
 def _text(key: str, value: Any) -> str:
     return json_text(value, f"metadata {check_name(key, 'metadata key')!r}")
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # run from a checkout that nobody installed
-        return "unknown"

@@ -98,7 +98,7 @@ class Record:
         known = self.__dict__
         moments = known.get("_packed_moments") or json.dumps(self.moments.to_json())
         tally = known.get("_packed_tally") or self.tally.to_bytes()
-        return json.dumps(self.shape), self.recordings, moments, tally
+        return json.dumps([int(n) for n in self.shape]), self.recordings, moments, tally
 
     def __add__(self, other: Record) -> Record:
         if self.key != other.key:

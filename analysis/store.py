@@ -1,8 +1,7 @@
-"""Store: a trace's SQLite file as a file: checked, opened, created, copied, put in place whole.
+"""Store: a trace's SQLite file, recognised, checked and read.
 
-One file, recognised by SQLite's application id, with a schema version in `user_version` and in
-the table `meta`. While it is written it is in WAL mode, so that a reader never waits and a killed
-writer leaves everything that it committed.
+It is known by SQLite's application id and carries a schema version in `user_version` and in the
+table `meta`. `fpemu.analysis.place` makes such files, `fpemu.analysis.writer` adds to them.
 """
 
 from __future__ import annotations
@@ -10,13 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import stat
-import time
 import uuid
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from fpemu.analysis import tables
 from fpemu.errors import InputError, TraceError
@@ -26,20 +22,21 @@ __all__ = [
     "SCHEMA_VERSION",
     "PathLike",
     "Reader",
-    "create",
+    "check_path",
+    "check_trace",
+    "connect",
     "memory",
     "real_path",
-    "save",
-    "settle",
+    "set_up",
     "trace_errors",
     "trace_id",
+    "uri",
 ]
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
 APPLICATION_ID = 0x66707472  # "fptr"; https://www.sqlite.org/pragma.html#pragma_application_id
 SCHEMA_VERSION = 1
-PATIENCE_SECONDS = 5.0  # how long closing waits for readers; ours come and go in milliseconds
 
 _NAME_ANOTHER = "name a file that Trace.create or Trace.save wrote"
 _WAY_OUT = {
@@ -64,9 +61,7 @@ def trace_errors(path: str) -> Iterator[None]:
         way_out = _WAY_OUT.get(code, "check the disk, or restore it from a copy")
         raise TraceError(f"trace {path!r}: {error}; {way_out}") from error
     except UnicodeDecodeError as error:
-        raise TraceError(
-            f"trace {path!r}: {error}; {_WAY_OUT[sqlite3.SQLITE_CORRUPT]}"
-        ) from error
+        raise TraceError(f"trace {path!r}: {error}; {_WAY_OUT[sqlite3.SQLITE_CORRUPT]}") from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise TraceError(
@@ -85,61 +80,11 @@ def real_path(path: PathLike) -> str:
     return os.path.realpath(text)
 
 
-def memory() -> sqlite3.Connection:
-    """Return an empty trace's database in memory."""
-    connection = _connect(":memory:")
-    _set_up(connection)
+def memory(texts: Mapping[str, str]) -> sqlite3.Connection:
+    """Return the database of a new trace in memory, with its metadata."""
+    connection = connect(":memory:")
+    set_up(connection, texts)
     return connection
-
-
-def create(path: str, overwrite: bool) -> sqlite3.Connection:
-    """Make an empty trace on a new file and return its connection, ready to write.
-
-    The name is claimed before anything is written, so that of two processes one gets it; the
-    tables then appear at once or not at all.
-    """
-    claimed = False
-    with trace_errors(path):
-        try:
-            if not (overwrite and os.path.lexists(path)):
-                _claim(path)
-                claimed = True
-            return _open_to_write(path, _put_in_place(path, _set_up))
-        except BaseException:
-            if claimed:
-                _remove(path)
-            raise
-
-
-def save(read: contextlib.AbstractContextManager[sqlite3.Connection], path: str) -> None:
-    """Copy a database to a file, in place of a trace of that name, at once or not at all."""
-
-    def copy(target: sqlite3.Connection) -> None:
-        with read as source:  # let go before the file is replaced: it may be the same one
-            source.backup(target)
-
-    with trace_errors(path):
-        _put_in_place(path, copy)
-
-
-def settle(connection: sqlite3.Connection, path: str) -> None:
-    """Bring a file that was written in WAL mode back to one file, and close it.
-
-    SQLite does that only while nobody else has the file open.
-    """
-    with trace_errors(path), contextlib.closing(connection):
-        connection.execute("PRAGMA busy_timeout = 100")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not _one_file(connection):
-            if time.monotonic() > deadline:
-                warnings.warn(
-                    f"trace {path!r} is complete, but another program holds it open: keep "
-                    f"{os.path.basename(path)}-wal beside it until that one is closed",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
-                return
-            time.sleep(0.01)
 
 
 class Reader:
@@ -148,10 +93,10 @@ class Reader:
     def __init__(self, path: str) -> None:
         self.path = path
         with trace_errors(path):
-            _check_path(path)
+            check_path(path)
         with self._open() as connection:
             connection.execute("BEGIN")  # one look: the limits and the metadata of one moment
-            _check_trace(connection, path)
+            check_trace(connection, path)
             self.trace_id = trace_id(connection)
             self.limits = tables.limits(connection)
             self.metadata = tables.metadata(connection)
@@ -166,16 +111,24 @@ class Reader:
                 )
             yield connection
 
+    def refuse(self, *_: object) -> NoReturn:
+        """Say that nothing can be added."""
+        raise TraceError(
+            f"trace {self.path!r} was loaded or closed, and is only read from then on; merge it "
+            "into Trace() or Trace.create(...) to add to it"
+        )
+
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         with (
             trace_errors(self.path),
-            contextlib.closing(_connect(_uri(self.path, "ro"))) as connection,
+            contextlib.closing(connect(uri(self.path, "ro"))) as connection,
         ):
             yield connection
 
 
-def _connect(database: str, patience: float = 10.0) -> sqlite3.Connection:
+def connect(database: str, patience: float = 10.0) -> sqlite3.Connection:
+    """Open a database by its URI; another's lock is waited for `patience` seconds."""
     connection = sqlite3.connect(
         database, uri=True, isolation_level=None, check_same_thread=False, timeout=patience
     )
@@ -183,107 +136,25 @@ def _connect(database: str, patience: float = 10.0) -> sqlite3.Connection:
     return connection
 
 
-def _open_to_write(path: str, made: str) -> sqlite3.Connection:
-    connection = _connect(_uri(path, "rw"))
-    [mode] = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal" or trace_id(connection) != made:
-        connection.close()
-        raise TraceError(
-            f"trace {path!r}: another process took the name; choose another name"
-            if mode == "wal"
-            else f"trace {path!r}: its file system has no shared memory, which a trace needs to be "
-            "read while it is written; choose a local disk and copy the file later"
-        )
-    # No commit waits for the disk: a killed process loses none at any level, and a power cut
-    # takes the last ones but leaves the file whole.
-    connection.execute("PRAGMA synchronous = NORMAL")
-    return connection
-
-
-def _set_up(connection: sqlite3.Connection) -> None:
+def set_up(connection: sqlite3.Connection, texts: Mapping[str, str]) -> None:
+    """Make the tables of a new trace, with its metadata in them."""
     connection.executescript(
         f"BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
         f"{tables.SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'), "
-        f"('trace_id', '{uuid.uuid4().hex}'); COMMIT;"
+        f"('trace_id', '{uuid.uuid4().hex}');"
     )
+    tables.put_metadata(connection, texts)
+    connection.execute("COMMIT")
 
 
 def trace_id(connection: sqlite3.Connection) -> str:
+    """Return what tells a trace and its copies from all others."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'trace_id'").fetchone()
     return str(row[0]) if row else ""
 
 
-def _put_in_place(path: str, fill: Callable[[sqlite3.Connection], None]) -> str:
-    """Fill a database beside a path, give it that name in one step, and return its trace id."""
-    half = os.path.join(os.path.dirname(path), f".fpemu-{uuid.uuid4().hex[:12]}.tmp")
-    _new_file(half)
-    try:
-        with contextlib.closing(_connect(_uri(half, "rwc"))) as connection:
-            fill(connection)
-            connection.execute("PRAGMA journal_mode = DELETE")  # the copy of a WAL file is one too
-            made = trace_id(connection)
-        with _hold(path) if os.path.lexists(path) else contextlib.nullcontext() as held:
-            if held and os.name == "nt":
-                held.close()  # Windows replaces no file that is open
-            os.replace(half, path)
-    finally:
-        _remove(half)
-    return made
-
-
-@contextlib.contextmanager
-def _hold(path: str) -> Iterator[sqlite3.Connection]:
-    """Lock a file that is to be replaced: a trace that nobody uses, or an empty file."""
-    before = os.stat(path)
-    if before.st_size or not stat.S_ISREG(before.st_mode):
-        _check_path(path)
-        with contextlib.closing(_connect(_uri(path, "ro"))) as connection:
-            _check_trace(connection, path)
-    with contextlib.closing(_connect(_uri(path, "rw"), patience=1.0)) as connection:
-        # A -wal left behind would be played into the new file: the old one gives it up first.
-        free = _one_file(connection) and _locked(connection)
-        if not (free and os.path.samestat(before, os.stat(path))):
-            raise TraceError(
-                f"trace {path!r} is being written or read by another program; close that one, or "
-                "choose another name"
-            )
-        yield connection
-
-
-def _locked(connection: sqlite3.Connection) -> bool:
-    return _unless_busy(connection, "BEGIN EXCLUSIVE") is not None
-
-
-def _new_file(path: str) -> None:
-    # By the system rather than SQLite: its errors say what is wrong.
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-
-
-def _claim(path: str) -> None:
-    try:
-        _new_file(path)
-    except FileExistsError:
-        raise TraceError(
-            f"trace {path!r} is there already; choose another name, or overwrite=True to replace it"
-        ) from None
-
-
-def _one_file(connection: sqlite3.Connection) -> bool:
-    """Take a database out of WAL mode, which only its last user can; say whether it worked."""
-    _unless_busy(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
-    return _unless_busy(connection, "PRAGMA journal_mode = DELETE") == [("delete",)]
-
-
-def _unless_busy(connection: sqlite3.Connection, statement: str) -> list[tuple[str]] | None:
-    try:
-        return connection.execute(statement).fetchall()
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-            raise
-        return None
-
-
-def _check_path(path: str) -> None:
+def check_path(path: str) -> None:
+    """Refuse what is no file, or an empty one."""
     # By name only: to open and close the file here would drop the locks that a writer in this
     # process holds on it (https://www.sqlite.org/howtocorrupt.html, section 2.2).
     if os.path.isdir(path):
@@ -294,7 +165,8 @@ def _check_path(path: str) -> None:
         )
 
 
-def _check_trace(connection: sqlite3.Connection, path: str) -> None:
+def check_trace(connection: sqlite3.Connection, path: str) -> None:
+    """Refuse another program's database and a schema that this fpemu does not know."""
     [application] = connection.execute("PRAGMA application_id").fetchone()
     [version] = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
@@ -311,10 +183,6 @@ def _check_trace(connection: sqlite3.Connection, path: str) -> None:
         )
 
 
-def _uri(path: str, mode: str) -> str:
+def uri(path: str, mode: str) -> str:
+    """Return a path as SQLite opens it: mode "ro", "rw" or "rwc"."""
     return f"{Path(path).as_uri()}?mode={mode}"
-
-
-def _remove(path: str) -> None:
-    for end in ("", "-journal", "-wal", "-shm"):
-        Path(path + end).unlink(missing_ok=True)

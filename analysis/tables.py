@@ -82,14 +82,14 @@ def put_record(connection: sqlite3.Connection, record: Record) -> None:
     tensor = _tensor_id(connection, record.name, record.kind)
     row = connection.execute(
         "SELECT shape, recordings, moments, tally FROM record WHERE step = ? AND tensor = ?",
-        (record.step, tensor),
+        (int(record.step), tensor),
     ).fetchone()
     whole = Record.packed(*record.key, *row) + record if row else record
     connection.execute(
         "INSERT INTO record (step, tensor, shape, recordings, moments, tally) "
         "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (step, tensor) DO UPDATE SET "
         "recordings = excluded.recordings, moments = excluded.moments, tally = excluded.tally",
-        (record.step, tensor, *whole.pack()),
+        (int(record.step), tensor, *whole.pack()),
     )
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
-from functools import reduce
-from operator import add
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from fpemu.analysis import store, tables
+from fpemu.analysis import place, store
+from fpemu.analysis.contents import Contents
 from fpemu.analysis.metadata import Metadata, start
 from fpemu.analysis.records import (
     KINDS,
@@ -26,14 +25,14 @@ from fpemu.analysis.records import (
 )
 from fpemu.analysis.store import PathLike, Reader
 from fpemu.analysis.writer import Writer
-from fpemu.errors import InputError, TraceError, did_you_mean
-from fpemu.moments import Moments, moments
-from fpemu.tallies import Tally, tally
+from fpemu.errors import InputError, TraceError
+from fpemu.moments import moments
+from fpemu.tallies import tally
 
 __all__ = ["KINDS", "Event", "Metadata", "Record", "Scalar", "Trace"]
 
 
-class Trace:
+class Trace(Contents):
     """The recorded tensors of a run: (step, name, kind) -> Tally, Moments and shape.
 
     >>> import numpy as np
@@ -50,12 +49,11 @@ class Trace:
     TraceError: create one in each process and `merge` them.
     """
 
-    _store: Writer | Reader
     _metadata: Metadata
 
     def __init__(self, *, metadata: Mapping[str, Any] | None = None) -> None:
         texts = start(metadata)
-        self._begin(Writer(store.memory(), None), texts)
+        self._begin(Writer(store.memory(texts), None), texts)
 
     @classmethod
     def create(
@@ -87,7 +85,7 @@ class Trace:
         """
         texts, file = start(metadata), store.real_path(path)
         trace = cls.__new__(cls)
-        trace._begin(Writer(store.create(file, overwrite), file), texts)
+        trace._begin(Writer(place.create(file, overwrite, texts), file), texts)
         return trace
 
     @classmethod
@@ -101,8 +99,7 @@ class Trace:
         another.
         """
         trace = cls.__new__(cls)
-        trace._store = reader = Reader(store.real_path(path))
-        trace._metadata = Metadata(reader.metadata, trace._set_metadata)
+        trace._read_from(store.real_path(path))
         return trace
 
     def record(self, name: str, kind: str, array: Any, step: int) -> None:
@@ -122,7 +119,7 @@ class Trace:
         """
         key = check_name(name), check_kind(kind), check_step(step)
         writer, values = self._writer(), _values(array, name)
-        writer.add(Record(*key, values.shape, tally(values), moments(values)))
+        writer.add(Record(*key, tuple(values.shape), tally(values), moments(values)))
 
     def add(self, record: Record) -> None:
         """Take a finished record, joined with the one of its name, kind and step if there is one.
@@ -134,6 +131,8 @@ class Trace:
         >>> b.names()
         ['fc1']
         """
+        if not isinstance(record, Record):
+            raise InputError(f"{type(record).__name__} is no Record; record(...) takes arrays")
         check_name(record.name), check_kind(record.kind), check_step(record.step)
         self._writer().add(record)
 
@@ -187,6 +186,8 @@ class Trace:
         Errors: TraceError if `other` is this trace or a copy of it: it would be counted twice.
         """
         writer = self._writer()
+        if not isinstance(other, Trace):
+            raise InputError(f"{type(other).__name__} is no Trace; Trace.load(path) reads a file")
         if other._store.trace_id == writer.trace_id:
             raise TraceError(
                 f"{other!r} is this trace or a copy of it: it would be counted twice; merge "
@@ -220,13 +221,13 @@ class Trace:
         Errors: TraceError if the path is another kind of file, a trace that is being written, or
         cannot be written; what was there stays.
         """
-        store.save(self._store.read(), store.real_path(path))
+        place.save(self._store.read(), store.real_path(path))
 
     def close(self) -> None:
         """Commit what waits and leave one file; the trace can then only be read."""
         writer = self._store
         if isinstance(writer, Writer) and writer.path is not None and writer.close():
-            self._store = Reader(writer.path)
+            self._read_from(writer.path)
 
     def __enter__(self) -> Trace:
         return self
@@ -244,107 +245,26 @@ class Trace:
         """The facts of the run, a dict of text to JSON values that writes through."""
         return self._metadata
 
-    @property
-    def path(self) -> str | None:
-        """The file, or None in memory."""
-        return self._store.path
-
-    def records(
-        self, name: str | None = None, kind: str | None = None, step: int | None = None
-    ) -> Iterator[Record]:
-        """Iterate the records of a name, kind and step (None takes all), undecoded.
-
-        They come by step, and within a step in the order in which the trace first saw each name
-        and kind. What is recorded during the iteration is not in it.
-        Errors: InputError for a name that the trace does not know, a kind that is none.
-        """
-        self._check_selection(name, kind, step)
-        return self._chosen(name, kind, step)
-
-    def total(
-        self, name: str | None = None, kind: str | None = None, step: int | None = None
-    ) -> Tally:
-        """Return the tally of all values of a name, kind and step (None takes all)."""
-        tallies = (record.tally for record in self.records(name, kind, step))
-        return reduce(add, tallies, tally(np.empty(0, np.float32)))
-
-    def moments_total(
-        self, name: str | None = None, kind: str | None = None, step: int | None = None
-    ) -> Moments:
-        """Return the moments of all finite values of a name, kind and step (None takes all)."""
-        parts = (record.moments for record in self.records(name, kind, step))
-        return reduce(add, parts, moments(np.empty(0, np.float32)))
-
-    def tensors(self) -> list[tuple[str, str]]:
-        """Return (name, kind) of each recorded tensor, in the order first seen."""
-        with self._store.read() as connection:
-            return tables.tensors(connection, self._store.limits)
-
-    def names(self) -> list[str]:
-        """Return the recorded names, in the order first seen."""
-        return list(dict.fromkeys(name for name, _ in self.tensors()))
-
-    def kinds(self) -> list[str]:
-        """Return the recorded kinds, in the order of KINDS."""
-        there = {kind for _, kind in self.tensors()}
-        return [kind for kind in KINDS if kind in there]
-
-    def steps(self) -> list[int]:
-        """Return the recorded steps, in order."""
-        with self._store.read() as connection:
-            return tables.steps(connection, self._store.limits)
-
-    def events(self) -> Iterator[Event]:
-        """Iterate the events by step, then as they came."""
-        with self._store.read() as connection:
-            return iter(tables.events(connection, self._store.limits))
-
-    def scalars(self, name: str | None = None) -> Iterator[Scalar]:
-        """Iterate the scalars of a name, or all of them, by step, then as they came."""
-        with self._store.read() as connection:
-            return iter(tables.scalars(connection, self._store.limits, name))
-
     def __repr__(self) -> str:
         return f"<Trace {self.path or 'in memory'!r}>"
+
+    # The metadata get the store's method and not the trace's: a trace in no reference cycle is
+    # closed as soon as it is dropped, by the thread that drops it.
 
     def _begin(self, writer: Writer, texts: Mapping[str, str]) -> None:
         self._store = writer
         weakref.finalize(self, writer.close)
-        for key, text in texts.items():
-            writer.add_metadata(key, text)
-        writer.commit()
-        self._metadata = Metadata(texts, self._set_metadata)
+        self._metadata = Metadata(texts, writer.add_metadata)
+
+    def _read_from(self, path: str) -> None:
+        self._store = reader = Reader(path)
+        self._metadata = Metadata(reader.metadata, reader.refuse)
 
     def _writer(self) -> Writer:
-        if isinstance(self._store, Writer):
-            return self._store
-        raise TraceError(
-            f"trace {self.path!r} was loaded or closed, and is only read from then on; merge it "
-            "into Trace() or Trace.create(...) to add to it"
-        )
-
-    def _set_metadata(self, key: str, text: str | None) -> None:
-        self._writer().add_metadata(key, text)
-
-    def _check_selection(self, name: str | None, kind: str | None, step: int | None) -> None:
-        if name is not None and name not in (known := self.names()):
-            hint = did_you_mean(str(name), known)
-            raise InputError(
-                f"name {name!r} is not in trace {self.path or 'in memory'!r}; {hint}"
-                f"recorded: {', '.join(known[:20]) or 'nothing'}"
-            )
-        if kind is not None:
-            check_kind(kind)
-        if step is not None:
-            check_step(step)
-
-    def _chosen(self, name: str | None, kind: str | None, step: int | None) -> Iterator[Record]:
-        with self._store.read() as connection:
-            ids = tables.record_ids(connection, self._store.limits, name, kind, step)
-        for chunk in tables.chunks(ids):
-            with self._store.read() as connection:
-                records = tables.records(connection, chunk)
-            yield from records
+        if isinstance(self._store, Reader):
+            self._store.refuse()
+        self._store.check()
+        return self._store
 
 
 def _values(array: Any, name: str) -> Any:

@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 
-from fpemu.analysis import store, tables
+from fpemu.analysis import place, store, tables
 from fpemu.analysis.records import Event, Record, Scalar
 from fpemu.errors import TraceError
 
@@ -85,10 +85,10 @@ class Writer:
                     self._whole = False
                     self._forget()
 
-    def commit(self) -> None:
-        """Commit what waits."""
+    def check(self) -> None:
+        """Refuse what cannot record, before any work is done for it."""
         with self._mine():
-            self._commit()
+            pass
 
     def close(self) -> bool:
         """Commit, leave one file, and end; say whether it is ended: a child must not do that."""
@@ -103,7 +103,7 @@ class Writer:
                 if self.path is None:
                     self._connection.close()
                 else:
-                    store.settle(self._connection, self.path)
+                    place.settle(self._connection, self.path)
         return True
 
     @property

@@ -41,6 +41,13 @@ class Overflow(enum.Enum):
     SATURATE = "saturate"  #: the largest finite value, for infinite input too
     SATURATE_KEEP_INF = "saturate_keep_inf"  #: the largest finite value; infinity stays infinite
 
+    @classmethod
+    def _missing_(cls, value: object) -> Overflow | None:
+        """Understand the names of PTX and P3109 too."""
+        names = {"satfinite": "saturate", "satpropagate": "saturate_keep_inf", "ovfinf": "ieee"}
+        own = names.get(str(value).lower())
+        return cls(own) if own else None
+
 
 class Subnormals(enum.Enum):
     """What a result below the smallest normal becomes."""

@@ -80,8 +80,10 @@ def _cell_limits(cast: Cast) -> tuple[Limits | None, Limits | None] | str:
     both = [_limits(cast, sign, cells, _first) for sign in (0, 1)]
     for sign, limits in enumerate(both):
         for rank, cell in enumerate(limits[:3] if limits else (), start=1):
+            if cell == ALWAYS:
+                continue
             below = _last(sign, cell - 1)
-            if cell != ALWAYS and _RANK[round_exact(cast, below).outcome] >= rank:
+            if _RANK[round_exact(cast, below).outcome] >= rank:
                 return (
                     f"cast {cast}: its limit near {float(below):.9g} is not an edge of the "
                     f"tally's slots; {way}"

@@ -31,6 +31,7 @@ def _preset(name: str, cast: str, source: str, note: str = "") -> Preset:
 
 _TORCH = "PyTorch 2.13, c10/util and Tensor.to"
 _ML = "ml_dtypes 0.6, astype"
+_JAX = "JAX 0.10, astype on a CPU"
 _PTX = "PTX ISA, cvt"
 _OCP = "OCP FP8 v1.0, section 5.2"
 _MX = "OCP MX v1.0, sections 5.3.2 to 5.3.4"
@@ -54,11 +55,10 @@ _TABLE = (
     _preset("torch.float8_e8m0fnu", f"float8_e8m0fnu:{_ABS}", _TORCH, _E8M0_NEAR_LOWEST),
     _preset("numpy.float16", "float16", "NumPy 2, astype",
             "keeps a signalling NaN signalling; here it becomes quiet"),
-    _preset("jax.float16", "float16", "JAX, astype on CPU",
-            "XLA on a CPU flushes float32 subnormals; none of them reaches float16"),
-    _preset("jax.bfloat16", "bfloat16", "JAX, astype on CPU"),
-    _preset("jax.float8_e4m3fn", "float8_e4m3fn", "JAX, astype on CPU"),
-    _preset("jax.float8_e5m2", "float8_e5m2", "JAX, astype on CPU"),
+    _preset("jax.float16", "float16", _JAX),
+    _preset("jax.bfloat16", "bfloat16", _JAX),
+    _preset("jax.float8_e4m3fn", "float8_e4m3fn", _JAX, "overflow becomes NaN"),
+    _preset("jax.float8_e5m2", "float8_e5m2", _JAX),
     _preset("ml_dtypes.bfloat16", "bfloat16", _ML),
     _preset("ml_dtypes.float8_e4m3fn", "float8_e4m3fn", _ML, "overflow becomes NaN"),
     _preset("ml_dtypes.float8_e5m2", "float8_e5m2", _ML),

@@ -27,6 +27,7 @@ from fpemu.analysis.report.definitions import definitions
 from fpemu.analysis.scales import TOLERANCE
 from fpemu.errors import MissingExtraError
 from fpemu.format import ALIASES
+from fpemu.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -211,7 +212,15 @@ def first_line(source: Path) -> str:
     return " ".join(text.split("\n\n")[0].split()).replace("|", "\\|")
 
 
+def casts_table() -> str:
+    rows = (
+        (f"`{p.name}`", f"`{p.cast}`", p.source, p.note) for p in PRESETS.values()
+    )
+    return table("preset", "cast", "source", "note", rows=rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "casts": casts_table,
     "formats": formats_table,
     "aliases": aliases_table,
     "definitions": definitions_table,

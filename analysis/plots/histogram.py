@@ -153,19 +153,19 @@ def _set_height(ax: Axes, lowest: float, highest: float, part: float, log: bool)
         bottom = lowest / 2
         ax.set_yscale("log", nonpositive="clip")
         ax.set_ylim(bottom, bottom * (highest / bottom) ** (1 / part))
-        ax.yaxis.set_major_locator(FixedLocator(_log_ticks(bottom)))
+        ax.yaxis.set_major_locator(FixedLocator(_log_ticks(bottom, highest)))
     else:
         ax.set_ylim(0, highest / part)
-        ax.yaxis.set_major_locator(MaxNLocator(8))
+        ax.yaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}" if y <= 100 else ""))
 
 
-def _log_ticks(bottom: float) -> list[float]:
-    """Decades up to 100 %, at most ten; halves and fifths of them where there are few."""
+def _log_ticks(bottom: float, top: float) -> list[float]:
+    """Powers of ten up to 100 %, at most ten; halves and fifths of them over a short way."""
     decades = range(math.floor(math.log10(bottom)), 3)
-    if len(decades) <= 3:
-        return [base * 10.0**k for k in decades for base in (1, 2, 5)]
+    if top < 100 * bottom:
+        return [base * 10.0**k for k in decades for base in (1, 2, 5) if base * 10.0**k <= 100]
     return [10.0**k for k in decades[:: -(len(decades) // 10 + 1)]]
 
 

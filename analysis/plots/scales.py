@@ -52,7 +52,7 @@ def lost_by_scale(
     >>> x = np.random.default_rng(0).normal(0, 2.0**-18, 10_000).astype(np.float32)
     >>> ax = plots.lost_by_scale(x, formats=["fp16", "e5m2"])
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['float16: best 2¹⁹', 'float8_e5m2: best 2¹⁹']
+    ['float16: best 2¹⁷', 'float8_e5m2: best 2²¹']
 
     source: an array, a Tally, a mapping of them or a Trace, all taken together; selection: name=,
     kind=, step= of a Trace. formats: at most 8 names, Formats or Casts.

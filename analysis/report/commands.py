@@ -204,7 +204,7 @@ def whatif(
     Prints one line for each tensor and format: what is lost unscaled, and the safe scales.
     --json has every scale.
     """
-    from fpemu.analysis.report.rows import scale_rows
+    from fpemu.analysis.report.scale_rows import scale_rows
     from fpemu.analysis.trace import Trace
     from fpemu.analysis.whatif import FORMATS
     from fpemu.analysis.whatif import whatif as count

@@ -79,7 +79,7 @@ def render(report: Report, *, plots: bool = True) -> str:
     figures = tuple(_figures(report)) if plots and report.tensors else ()
     script = (TEMPLATES / "report.js").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    tensors = sorted(report.tensors, key=lambda r: (not r.judged, r.safe, -r.lost_percent))
+    tensors = sorted(report.tensors, key=lambda row: row.rank)
     by_tensor: dict[tuple[str | None, str], list[Any]] = {}
     for row in report.tensor_scales:
         by_tensor.setdefault((row.name, row.kind), []).append(row)

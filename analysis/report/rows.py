@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fpemu.analysis.scales import SafeScales, safe_of
-from fpemu.analysis.whatif import Row, percent
+from fpemu.analysis.whatif import percent
 from fpemu.format import Format
 from fpemu.moments import Moments
 from fpemu.tallies import Outcome
@@ -18,15 +16,12 @@ __all__ = [
     "GRADIENTS",
     "HARD",
     "JUDGED",
-    "Curve",
     "Event",
     "LogRow",
     "ScalarRow",
-    "ScaleRow",
     "TensorRow",
-    "curve",
     "json_value",
-    "scale_rows",
+    "record_json",
     "tensor_row",
 ]
 
@@ -40,7 +35,7 @@ GRADIENTS = ("weight_gradient", "activation_gradient")
 HARD = ("nan", "inf", "overflow")
 
 
-def _json(record: Any) -> dict[str, Any]:
+def record_json(record: Any) -> dict[str, Any]:
     """A record's fields; a number that JSON cannot hold is null."""
     return {field.name: json_value(getattr(record, field.name)) for field in fields(record)}
 
@@ -94,8 +89,14 @@ class TensorRow:
         """Name and kind, as sentences name the tensor."""
         return f"{self.name} ({self.kind.replace('_', ' ')})"
 
+    @property
+    def rank(self) -> tuple[bool, bool, bool, float]:
+        """Sorts the worst first: judged and unsafe, overflowing or broken, losing most."""
+        hard = self.nan or self.inf or self.overflow_percent
+        return not self.judged, self.safe, not hard, -self.lost_percent
+
     def to_json(self) -> dict[str, Any]:
-        return _json(self)
+        return record_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,40 +126,7 @@ class Event:
         return f"{self.name} ({self.kind.replace('_', ' ')})"
 
     def to_json(self) -> dict[str, Any]:
-        return _json(self)
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleRow:
-    """What one format does to a tensor, or to a whole kind, unscaled and at its safe scales."""
-
-    name: str | None  #: None: all tensors of the kind
-    kind: str
-    to: str
-    unscaled: Outcome  #: at scale 1, exact counts
-    safe: SafeScales  #: for a kind: the scales at which every tensor of it is safe
-    step: int | None = None  #: None: all recorded steps together
-
-    @property
-    def lost_percent(self) -> float:
-        """Values lost at scale 1, in percent of the finite non-zero ones."""
-        return percent(self.unscaled.lost, self.unscaled.nonzero)
-
-    def to_json(self) -> dict[str, Any]:
-        return _json(self) | {"lost_percent": self.lost_percent}
-
-
-def scale_rows(rows: Iterable[Row], tolerance: float) -> list[ScaleRow]:
-    """Return the safe scales of `whatif` rows, which hold scale 1 and stand in its order."""
-    found = []
-    for key, run in itertools.groupby(rows, key=lambda r: (r.name, r.kind, r.step, r.to)):
-        name, kind, step, to = key
-        counted = sorted(run, key=lambda row: row.scale)
-        [unscaled] = [row.outcome for row in counted if row.scale == 1.0]
-        outcomes, factors = [r.outcome for r in counted], [r.scale for r in counted]
-        safe = safe_of([outcomes], to, factors, tolerance)
-        found.append(ScaleRow(name, kind, to, unscaled, safe, step))
-    return found
+        return record_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +140,7 @@ class LogRow:
     facts: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        return _json(self)
+        return record_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,34 +170,7 @@ class ScalarRow:
         )
 
     def to_json(self) -> dict[str, Any]:
-        return _json(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Values of one kind lost in one format, at every scale tried."""
-
-    kind: str
-    to: str
-    scales: tuple[float, ...]
-    lost_percent: tuple[float, ...]
-    underflow_percent: tuple[float, ...]
-    beyond_percent: tuple[float, ...]  #: overflow and saturated
-
-    def to_json(self) -> dict[str, Any]:
-        return _json(self)
-
-
-def curve(kind: str, to: str, scales: list[float], outcomes: list[Outcome]) -> Curve:
-    """Return the curve of outcomes counted at `scales`."""
-    return Curve(
-        kind,
-        to,
-        tuple(scales),
-        tuple(percent(o.lost, o.nonzero) for o in outcomes),
-        tuple(percent(o.underflow, o.nonzero) for o in outcomes),
-        tuple(percent(o.overflow + o.saturated, o.nonzero) for o in outcomes),
-    )
+        return record_json(self)
 
 
 def tensor_row(

@@ -14,25 +14,23 @@ from fpemu.analysis.report.definitions import (
     describe_cast,
     describe_format,
 )
+from fpemu.analysis.report.gather import Gathered, gather
 from fpemu.analysis.report.rows import (
     GRADIENTS,
     JUDGED,
-    Curve,
     Event,
     LogRow,
     ScalarRow,
-    ScaleRow,
     TensorRow,
-    curve,
     json_value,
     tensor_row,
 )
+from fpemu.analysis.report.scale_rows import Curve, ScaleRow, curve
 from fpemu.analysis.report.verdict import Verdict, judge
 from fpemu.analysis.scales import SCALES, TOLERANCE, check_tolerance, powers_of_two, safe_of
-from fpemu.analysis.whatif import FORMATS, known, percent
+from fpemu.analysis.whatif import FORMATS, known
 from fpemu.cast import Cast, make_cast
 from fpemu.format import Format
-from fpemu.moments import Moments
 from fpemu.tallies import Outcome, Tally
 
 if TYPE_CHECKING:
@@ -123,7 +121,7 @@ def build(
     factors = sorted({1.0, 2.0, *powers_of_two(scales)})
     check_tolerance(tolerance)
     verdict_kinds = _judged(trace, kinds)
-    tensors, events = _gather(trace, judged, tolerance)
+    tensors, events = gather(trace, judged, tolerance)
     grid = [[t.tally.outcomes(cast, factors) for cast in casts] for t in tensors]
     rows = tuple(
         _row(tensor, outcomes[0], factors, judged, tolerance, tensor.kind in verdict_kinds)
@@ -173,78 +171,11 @@ def _judged(trace: Trace, kinds: Iterable[str] | None) -> set[str]:
     return {kind for kind in there if kind in JUDGED} or set(there)
 
 
-# --- one pass over the records -----------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Tensor:
-    """What is summed up of one tensor while the records pass."""
-
-    name: str
-    kind: str
-    shape: tuple[int, ...]
-    tally: Tally
-    moments: Moments
-    steps: int = 1
-
-    def add(self, record: Record) -> None:
-        self.tally = self.tally + record.tally
-        self.moments = self.moments + record.moments
-        self.steps += 1
-
-    def record(self) -> Record:
-        """All steps as one record."""
-        return Record(self.name, self.kind, 0, self.shape, self.tally, self.moments, self.steps)
-
-
-def _gather(
-    trace: Trace, cast: Cast, tolerance: float
-) -> tuple[list[_Tensor], tuple[Event, ...]]:
-    """Sum the records by tensor, and collect what happened at which step."""
-    tensors: dict[tuple[str, str], _Tensor] = {}
-    seen: dict[tuple[str, str, str], Event] = {}
-    for order, record in enumerate(trace.records()):
-        key = (record.name, record.kind)
-        if key in tensors:
-            tensors[key].add(record)
-        else:
-            tensors[key] = _Tensor(
-                *key, tuple(record.shape), record.tally, record.moments
-            )
-        for event in _happened(record, cast, tolerance, order):
-            known = seen.get((event.what, *key))
-            seen[(event.what, *key)] = _merged(known, event) if known else event
-    return list(tensors.values()), tuple(sorted(seen.values(), key=lambda e: (e.step, e.order)))
-
-
-def _happened(record: Record, cast: Cast, tolerance: float, order: int) -> Iterable[Event]:
-    """The events of one record."""
-    outcome = record.tally.outcome(cast)
-    for what in ("nan", "inf", "overflow", "saturated", "underflow", "invalid"):
-        n = getattr(outcome, what)
-        whole = outcome.total if what in ("nan", "inf") else outcome.nonzero
-        hard = what in ("nan", "inf", "overflow")
-        if n and (hard or n > tolerance * whole):
-            share = percent(n, whole)
-            amax = record.moments.amax if record.moments.count else None
-            yield Event(what, record.name, record.kind, record.step, n, share, amax,
-                        1, record.step, share, order)  # fmt: skip
-
-
-def _merged(known: Event, new: Event) -> Event:
-    """Keep the first step, count the steps, keep the worst."""
-    first = new if (new.step, new.order) < (known.step, known.order) else known
-    worst = new if new.worst_percent > known.worst_percent else known
-    return Event(first.what, first.name, first.kind, first.step, first.count, first.percent,
-                 first.amax, known.steps + 1, worst.worst_step, worst.worst_percent,
-                 first.order)  # fmt: skip
-
-
 # --- rows --------------------------------------------------------------------------------------
 
 
 def _row(
-    tensor: _Tensor,
+    tensor: Gathered,
     outcomes: list[Outcome],
     factors: list[float],
     cast: Cast,
@@ -266,7 +197,7 @@ def _row(
 
 
 def _kinds(
-    tensors: Sequence[_Tensor],
+    tensors: Sequence[Gathered],
     grid: Sequence[Sequence[list[Outcome]]],
     casts: Sequence[Cast],
     factors: list[float],

@@ -22,7 +22,8 @@ from fpemu.analysis.report.numbers import (
     share,
     shorten,
 )
-from fpemu.analysis.report.rows import Event, ScaleRow, TensorRow
+from fpemu.analysis.report.rows import Event, TensorRow
+from fpemu.analysis.report.scale_rows import ScaleRow
 from fpemu.analysis.report.summary import Report
 from fpemu.analysis.report.verdict import Status, Verdict
 
@@ -88,6 +89,8 @@ def _verdict(report: Report, console: Console, limit: int) -> None:
 def _runs(report: Report, console: Console, limit: int) -> None:
     if report.runs:
         _side_by_side(report, console)
+    if report.runs and report.scalars:
+        console.print()
     if report.scalars:
         table = _table()
         _add(table, "over the recorded run", "first>", "last>", "smallest>", "largest>", "values>")
@@ -140,7 +143,7 @@ def _tensors(report: Report, console: Console, limit: int) -> None:
     table.add_column("tensor", overflow="fold", min_width=16)
     for title, _, _ in columns:
         table.add_column(title, justify="right", no_wrap=True)
-    worst = sorted(report.tensors, key=lambda r: (not r.judged, r.safe, -r.lost_percent))
+    worst = sorted(report.tensors, key=lambda row: row.rank)
     for row in worst[:limit]:
         shown = (show(row) for _, show, _ in columns)
         table.add_row(_mark(row), _tensor(row.name, row.kind), *shown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -159,30 +160,33 @@ def _sort(
 
 def _kind(cast: Cast, x: np.float32, got: np.float32, want: np.float32) -> str:
     number = exact(x)
-    outcome = round_exact(cast, number).outcome
-    if number.is_nan or (np.isnan(got) and outcome not in ("overflow", "saturated", "inf")):
+    if number.is_nan:
         return "nan"
     if number.is_inf:
         return "infinity"
     if got == want == 0:
         return "zero sign"
-    if outcome in ("overflow", "saturated") or np.isinf(got):
+    form = cast.format
+    gap_above = form.exact_magnitude(form.max_code + 1) - form.exact_magnitude(form.max_code)
+    limit = form.exact_magnitude(form.max_code) + gap_above / 2
+    if Fraction(number.numerator, number.denominator) > limit:
         return "overflow"
     down = cast.replace(rounding="toward_zero", overflow="saturate", subnormals="keep")
-    below = value_of(cast.format, round_exact(down, number).code)
+    below = value_of(form, round_exact(down, number).code)
     if below.numerator * number.denominator == number.numerator * below.denominator:
         return "exact"
     if _is_tie(cast, number):
         return "tie"
-    return "subnormal" if abs(x) < cast.format.smallest_normal else "rounding"
+    if np.isnan(got) != np.isnan(want):
+        return "nan"
+    if np.isinf(got) != np.isinf(want):
+        return "overflow"
+    return "subnormal" if abs(x) < form.smallest_normal else "rounding"
 
 
 def _is_tie(cast: Cast, number: Real) -> bool:
-    even = cast.replace(rounding="nearest_away", overflow="saturate", subnormals="keep")
-    # just below a tie the nearest is the lower value, at it (ties away) the upper one
+    """Whether a number off the grid lies halfway: a little less of it rounds the other way."""
+    # infinities stay apart from the largest value, so that the tie above it shows
+    nearest = cast.replace(rounding="nearest_away", overflow="ieee", subnormals="keep")
     less = Real(number.sign, number.numerator * 2**60 - 1, number.denominator * 2**60)
-    up = cast.replace(rounding="toward_zero", overflow="saturate", subnormals="keep")
-    return (
-        round_exact(even, number).code != round_exact(even, less).code
-        and round_exact(up, number).code == round_exact(up, less).code
-    )
+    return round_exact(nearest, number) != round_exact(nearest, less)

@@ -97,11 +97,12 @@ def ties(format: Format | str) -> st.SearchStrategy[float]:
 
 
 def near_overflow(format: Format | str) -> st.SearchStrategy[float]:
-    """Return float32 numbers within two gaps of the largest value, of both signs."""
+    """Return float32 numbers within two gaps of the largest value, of every sign it has."""
     form = find_format(format)
     gap = 2.0 ** (form.emax - form.mantissa_bits)
     top = min(form.max + 2 * gap, _FLOAT32_MAX)
-    near = st.floats(float(np.float32(form.max - 2 * gap)), float(np.float32(top)), width=32)
+    low = max(form.max - 2 * gap, form.max / 4)
+    near = st.floats(float(np.float32(low)), float(np.float32(top)), width=32)
     return st.one_of(near, near.map(lambda x: -x)) if form.signed else near
 
 

@@ -173,7 +173,7 @@ def test_names_are_kept_as_they_are(name, tmp_path):
     path = tmp_path / "run.fpemu"
     with Trace.create(path, metadata={name: name}) as trace:
         trace.record(name, "weight", np.ones(2, np.float32), 1)
-        trace.event(1, name, name, name, **{"fact": name})
+        trace.event(1, name, name, name, fact=name)
         trace.scalar(1, name, 0.5)
     trace = Trace.load(path)
     assert trace.names() == [name]
@@ -208,7 +208,7 @@ def test_bad_kinds_suggest():
 @pytest.mark.parametrize("step", [-1, 1.0, "1", None, True, np.bool(True), 2**63, np.float32(2)])
 def test_bad_steps(step):
     trace = Trace()
-    with pytest.raises(InputError, match="^step .*: must be an integer from 0 on"):
+    with pytest.raises(InputError, match=r"^step .*: must be an integer from 0 on"):
         trace.record("a", "weight", np.ones(1, np.float32), step)
     with pytest.raises(InputError):
         trace.scalar(step, "loss", 1.0)
@@ -265,7 +265,8 @@ def test_events_and_scalars_in_order():
     for step, value in [(3, 1), (1, np.float32(0.5)), (2, -math.inf), (3, 0.25)]:
         trace.scalar(step, "loss", value)
         trace.scalar(step, "lr", 0.1)
-    assert [(s.step, s.value) for s in trace.scalars("loss")] == [(1, 0.5), (2, -math.inf), (3, 0.25)]
+    losses = [(s.step, s.value) for s in trace.scalars("loss")]
+    assert losses == [(1, 0.5), (2, -math.inf), (3, 0.25)]
     assert len(list(trace.scalars())) == 6
     with pytest.raises(InputError, match="facts of event 'x'"):
         trace.event(0, "", "skip", "x", what=object())
@@ -290,7 +291,7 @@ def test_metadata():
     with pytest.raises(KeyError):
         del trace.metadata["nothing"]
     for value in (object(), {1, 2}, np.ones(2), 1j, "\ud800"):
-        with pytest.raises(InputError, match="^metadata 'x'"):
+        with pytest.raises(InputError, match=r"^metadata 'x'"):
             trace.metadata["x"] = value
     for bad in ({3: 1}, {"": 1}, {"x": object()}, ["seed"]):
         with pytest.raises(InputError, match="metadata"):
@@ -369,8 +370,14 @@ def test_records_are_values():
         one.step = 3
     with pytest.raises(AttributeError, match="has no attribute 'tallly'"):
         _ = one.tallly
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="unknown kind 'nothing'"):
         trace.add(Record("a", "nothing", 0, (2,), one.tally, one.moments))
+    with pytest.raises(InputError, match="float is no Record"):
+        trace.add(0.5)
+    trace.add(Record("a", "weight", np.int64(3), (np.int64(2),), one.tally, one.moments))
+    assert [(r.step, r.shape) for r in trace.records(step=3)] == [(3, (2,))]
+    with pytest.raises(InputError, match="list is no Trace"):
+        trace.merge([one])
 
 
 def test_threads_record_together(tmp_path):

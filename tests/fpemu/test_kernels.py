@@ -141,15 +141,18 @@ PLAIN = {width: bits.build(word.uint, word.mantissa, lambda f: f) for width, wor
 
 
 def plain(verb: str, cast: Cast, x: np.ndarray, draws=None, n: int = 32) -> np.ndarray:
-    """A body, uncompiled, word by word; any wrap-around is a warning and so an error."""
+    """A body, uncompiled, word by word; any wrap-around is a warning and so an error.
+
+    It takes a draw as its complement.
+    """
     width = 8 * x.itemsize
     word = WORDS[width]
     p = params_of(cast, width, n)
     results = p.values if verb == "round" else p.codes
     body = getattr(PLAIN[width], verb)
-    draws = np.zeros(x.size, word.uint) if draws is None else draws
+    spare = np.zeros(x.size, word.uint) if draws is None else word.uint((1 << n) - 1) - draws
     found = [
-        body(a, r, p.grid, results, p.shape) for a, r in zip(x.view(word.uint), draws, strict=True)
+        body(a, r, p.grid, results, p.shape) for a, r in zip(x.view(word.uint), spare, strict=True)
     ]
     return np.array(found, word.uint)
 
@@ -209,7 +212,8 @@ def definition_draws(seed: int, offset: int, size: int, n: int, width: int) -> l
     found = []
     for index in range(offset, offset + size):
         block, inside = divmod(index, random.BLOCK)
-        found.append(int(draw(np.uint64(inside), random.keys_of(seed, block), width - n)))
+        spare = int(draw(np.uint32(inside), random.keys_of(seed, block), width - n))
+        found.append((1 << n) - 1 - spare)
     return found
 
 

@@ -1,7 +1,7 @@
 """The tally, against real casts, the exact definition and a count in float64 written apart.
 
-The count in float64 (`counted`) rounds on a grid by division and np.rint and shares nothing with
-the slots, the kernels or the definition; scaled products of float32 and 2**k are exact there.
+The count in float64 (`counted`) rounds on a grid by division and shares nothing with the slots,
+the kernels or the definition; products of float32 and 2**k are exact there.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ DATA = {"wide": wide(), "subnormal": subnormal(), "ties": ties()}
 
 
 def counted(x: Array, cast: Cast, scale: float = 1.0) -> Outcome:
-    """What the cast does to x * scale, in float64, for formats with mantissa bits and for E8M0."""
+    """What the cast does to x * scale, in float64."""
     with np.errstate(over="ignore"):
         return _counted(np.ldexp(np.float64(x), int(np.log2(scale))), cast)
 
@@ -113,26 +113,27 @@ def _on_grid(y: Array, cast: Cast) -> Array:
     form = cast.format
     exponents = np.maximum(np.frexp(y)[1] - 1, form.emin)
     quantum = np.ldexp(1.0, exponents - form.mantissa_bits)
-    steps = y / quantum
+    steps = np.abs(y) / quantum
     down, up = np.floor(steps), np.ceil(steps)
+    odd = down % 2 == 1
+    if form.mantissa_bits == 0:  # codes count binades
+        odd = (exponents - form.emin + int(form.zero)) * (down > 0) % 2 == 1
     match cast.rounding:
-        case Rounding.NEAREST_EVEN if form.zero:
-            steps = np.rint(steps)
-        case Rounding.NEAREST_EVEN | Rounding.NEAREST_AWAY:
-            steps = np.copysign(np.floor(np.abs(steps) + 0.5), y)
+        case Rounding.NEAREST_EVEN:
+            odd |= not form.zero  # E8M0's ties go up
+            away = (steps - down > 0.5) | ((steps - down == 0.5) & odd)
+        case Rounding.NEAREST_AWAY:
+            away = steps - down >= 0.5
         case Rounding.TOWARD_ZERO:
-            steps = np.trunc(steps)
+            away = np.zeros(y.shape, bool)
         case Rounding.UP:
-            steps = up
+            away = y > 0
         case Rounding.DOWN:
-            steps = down
-        case Rounding.TO_ODD if form.mantissa_bits:
-            steps = np.where(down == up, steps, np.where(down % 2 == 1, down, up))
-        case Rounding.TO_ODD:  # codes count binades
-            odd = (exponents - form.emin) % 2 == int(form.zero)
-            steps = np.where((down == up) | odd, np.trunc(steps), np.copysign(2.0, y))
+            away = y < 0
+        case Rounding.TO_ODD:
+            away = ~odd
     with np.errstate(over="ignore"):
-        return steps * quantum
+        return np.where(away, up, down) * quantum
 
 
 def by_definition(numbers: Iterator[Fraction | float], cast: Cast) -> Outcome:
@@ -224,9 +225,7 @@ def test_formats_off_the_edges_are_refused_and_all_others_are_exact() -> None:
                 refused.append(form.name)
                 continue
             expected = [counted(x, cast, scale) for scale in (1.0, 2.0**-9, 2.0**20)]
-            # with no mantissa bits a tie goes to the even binade: `counted` has not learnt that
-            if form.mantissa_bits or cast.rounding is not Rounding.NEAREST_EVEN:
-                assert outcomes == expected, str(cast)
+            assert outcomes == expected, str(cast)
     assert "e8m22fn" in refused
     assert "float32" not in refused
 
@@ -279,7 +278,8 @@ def test_scales_that_are_no_power_of_two_are_refused(scale: Any) -> None:
         Tally().outcome("fp16", scale)
 
 
-@pytest.mark.parametrize("scale", [2, np.float32(0.5), np.int64(4), 2.0**-300, 2.0**300, Fraction(1, 4)])
+@pytest.mark.parametrize("scale", [2, np.float32(0.5), np.int64(4), 2.0**-300, 2.0**300,
+                                   Fraction(1, 4)])  # fmt: skip
 def test_scales_of_any_number_type(scale: Any) -> None:
     assert Tally().outcome("fp16", scale) == Outcome()
 
@@ -483,11 +483,11 @@ def test_hostile_bytes_are_refused(data: Any) -> None:
 
 def test_damaged_bytes_are_refused() -> None:
     packed = fpemu.tally(DATA["wide"]).to_bytes()
-    for cut in range(len(packed)):
+    for cut in range(0, len(packed), 7):
         with pytest.raises(InputError):
             Tally.from_bytes(packed[:cut])
     payload = bytearray(zlib.decompress(packed[4:]))
-    for at, bit in itertools.product(range(45), range(8)):  # the head, with a valid checksum
+    for at, bit in itertools.product(range(45), (0, 3, 7)):  # the head, with a valid checksum
         damaged = payload.copy()
         damaged[at] ^= 1 << bit
         try:

@@ -39,5 +39,5 @@ for (const place of document.querySelectorAll(".filterable")) {
   before.parentNode.insertBefore(box, before);
 }
 addEventListener("beforeprint", () => {
-  for (const fold of document.querySelectorAll("details")) fold.open = true;
+  for (const fold of document.querySelectorAll("details:not(.tensor)")) fold.open = true;
 });

@@ -1,0 +1,38 @@
+"""fpemu.analysis: what the numbers of a run did in small formats, and what would help.
+
+    Trace     (step, name, kind) -> tally and moments, in one file
+    whatif    tensor x format x scale -> what would be lost
+    report    verdict, tables, what-if and plots as text, HTML or JSON
+    plots     the pictures of the report, one by one
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fpemu.analysis import plots, report
+    from fpemu.analysis.trace import Trace
+    from fpemu.analysis.whatif import whatif
+
+__all__ = ["Trace", "plots", "report", "whatif"]
+
+# Loaded on first use: plots bring matplotlib, traces bring numba.
+_LAZY = {"Trace": "fpemu.analysis.trace", "whatif": "fpemu.analysis.whatif"}
+_MODULES = {"plots", "report"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"fpemu.analysis.{name}")
+    else:
+        raise AttributeError(f"module 'fpemu.analysis' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

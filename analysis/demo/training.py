@@ -1,0 +1,169 @@
+"""Training: stochastic gradient descent on the digits, through one rounding, watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fpemu.analysis.demo.network import (
+    Gradients,
+    Network,
+    Rounding,
+    Signals,
+    backward,
+    cross_entropy,
+    forward,
+)
+from fpemu.analysis.digits import Digits
+
+__all__ = ["Recipe", "Run", "Step", "train"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the network is trained; one recipe for every run, so that only the rounding differs."""
+
+    widths: tuple[int, ...] = (64, 64, 64, 64, 64, 10)
+    steps: int = 720
+    batch: int = 128
+    rate: float = 0.2  #: learning rate of the first step; it falls linearly to 0
+    momentum: float = 0.9
+    decay: float = 5e-4  #: weight decay
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happened in one step, for whoever watches."""
+
+    number: int
+    loss: float
+    loss_scale: float
+    signals: Signals
+    gradients: Gradients  #: times the loss scale, and as the weights see them after `unscaled`
+    updates: tuple[Array, ...]  #: what was added to each weight; empty if the step was skipped
+    network: Network  #: after the step
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the gradients were not finite and a loss scaler left the weights alone."""
+        return not self.updates
+
+
+@dataclass
+class Run:
+    """One training run and how it ended."""
+
+    name: str
+    loss_scale: float | None  #: at the start; None: no loss scaling
+    losses: list[float] = field(default_factory=list)
+    skipped: int = 0  #: steps
+    diverged_at: int | None = None  #: the step after which a weight was not finite
+    final_loss_scale: float | None = None
+    train_accuracy: float = 0.0  #: fractions
+    test_accuracy: float = 0.0
+    train_loss: float = 0.0  #: mean over all training images, at the end
+
+
+def train(
+    name: str,
+    data: Digits,
+    recipe: Recipe,
+    round: Rounding,
+    *,
+    loss_scale: float | None = None,
+    change: Callable[[int], Callable[[str, Array], Array]] | None = None,
+    watch: Callable[[Step], None] = lambda step: None,
+) -> Run:
+    """Train one network and return how it went.
+
+    round: what every matrix product's inputs, outputs and gradients go through.
+    loss_scale: multiplies the loss's gradient; a step whose gradients are not finite is then
+    skipped and the scale halved, as every framework's loss scaler does. Without it such a step is
+    taken, and the run ends at the first weight that is not finite.
+    change: given a step, spoils that step's outputs (`fpemu.analysis.demo.spoil`).
+    """
+    rng = np.random.default_rng(recipe.seed)
+    network = Network.start(recipe.widths, rng)
+    optimizer = _Momentum(network, recipe)
+    run = Run(name, loss_scale)
+    scale = loss_scale or 1.0
+    with np.errstate(all="ignore"):  # NaN and infinity are what is looked for
+        for number, chosen in enumerate(_batches(len(data.train_labels), recipe, rng)):
+            spoil = {"change": change(number)} if change else {}
+            signals = forward(network, data.train_images[chosen], round, **spoil)
+            loss, slope = cross_entropy(signals.outputs[-1], data.train_labels[chosen])
+            gradients = backward(signals, slope * slope.dtype.type(scale), round)
+            skip = loss_scale is not None and not _finite(gradients)
+            updates = () if skip else optimizer.step(number, gradients, scale)
+            run.losses.append(loss)
+            watch(Step(number, loss, scale, signals, gradients, updates, network))
+            if skip:
+                run.skipped += 1
+                scale /= 2
+            elif not all(np.isfinite(weight).all() for weight in network.weights):
+                run.diverged_at = number
+                break
+        _finish(run, network, data, round)
+    run.final_loss_scale = None if loss_scale is None else scale
+    return run
+
+
+def _batches(images: int, recipe: Recipe, rng: np.random.Generator) -> Iterator[Array]:
+    """Yield the image numbers of each step, in a new order each time all have been used."""
+    order = rng.permutation(images)
+    for _ in range(recipe.steps):
+        if len(order) < recipe.batch:
+            order = np.concatenate([order, rng.permutation(images)])
+        yield order[: recipe.batch]
+        order = order[recipe.batch :]
+
+
+def _finite(gradients: Gradients) -> bool:
+    return all(np.isfinite(g).all() for g in (*gradients.weights, *gradients.biases))
+
+
+class _Momentum:
+    """Stochastic gradient descent with momentum, in float32."""
+
+    def __init__(self, network: Network, recipe: Recipe) -> None:
+        self._network, self._recipe = network, recipe
+        self._speeds = [np.zeros_like(p) for p in (*network.weights, *network.biases)]
+
+    def step(self, number: int, gradients: Gradients, scale: float) -> tuple[Array, ...]:
+        """Change the network in place; return the weights' updates."""
+        recipe, network = self._recipe, self._network
+        rate = recipe.rate * (1 - number / recipe.steps)
+        weights = [
+            gradient / scale + recipe.decay * weight
+            for gradient, weight in zip(gradients.weights, network.weights, strict=True)
+        ]
+        slopes = [*weights, *(gradient / scale for gradient in gradients.biases)]
+        updates = []
+        for speed, slope, values in zip(
+            self._speeds, slopes, (*network.weights, *network.biases), strict=True
+        ):
+            speed *= recipe.momentum
+            speed += slope
+            updates.append(-rate * speed)
+            values += updates[-1]
+        return tuple(updates[: len(network.weights)])
+
+
+def _finish(run: Run, network: Network, data: Digits, round: Rounding) -> None:
+    """Measure the trained network, with its rounding."""
+    logits = forward(network, data.train_images, round).outputs[-1]
+    run.train_loss, _ = cross_entropy(logits, data.train_labels)
+    run.train_accuracy = _accuracy(logits, data.train_labels)
+    tests = forward(network, data.test_images, round).outputs[-1]
+    run.test_accuracy = _accuracy(tests, data.test_labels)
+
+
+def _accuracy(logits: Array, labels: Array) -> float:
+    """Share of the images whose largest logit is the label's; no NaN ever is."""
+    return float(np.mean(~np.isnan(logits).any(1) & (logits.argmax(1) == labels)))
