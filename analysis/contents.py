@@ -32,6 +32,14 @@ class Contents:
     ) -> Iterator[Record]:
         """Iterate the records of a name, kind and step (None takes all), undecoded.
 
+        >>> import numpy as np
+        >>> from fpemu.analysis.trace import Trace
+        >>> trace = Trace()
+        >>> trace.record("fc2", "weight", np.float32([1, 2]), step=1)
+        >>> trace.record("fc1", "weight", np.float32([3]), step=0)
+        >>> [(r.step, r.name, r.moments.amax) for r in trace.records(kind="weight")]
+        [(0, 'fc1', 3.0), (1, 'fc2', 2.0)]
+
         They come by step, and within a step in the order in which the trace first saw each name
         and kind. What is recorded during the iteration is not in it.
         Errors: InputError for a name that the trace does not know, a kind that is none.
@@ -42,14 +50,36 @@ class Contents:
     def total(
         self, name: str | None = None, kind: str | None = None, step: int | None = None
     ) -> Tally:
-        """Return the tally of all values of a name, kind and step (None takes all)."""
+        """Return the tally of all values of a name, kind and step (None takes all).
+
+        >>> import numpy as np
+        >>> from fpemu.analysis.trace import Trace
+        >>> trace = Trace()
+        >>> for step in range(3):
+        ...     trace.record("fc1", "update", np.float32([0.0, step]), step)
+        >>> trace.total(name="fc1").zero, trace.total(step=2).zero, trace.total(step=9).total
+        (4, 1, 0)
+
+        Errors: as `records`. A selection without records gives the empty tally.
+        """
         tallies = (record.tally for record in self.records(name, kind, step))
         return reduce(add, tallies, Tally())
 
     def moments_total(
         self, name: str | None = None, kind: str | None = None, step: int | None = None
     ) -> Moments:
-        """Return the moments of all finite values of a name, kind and step (None takes all)."""
+        """Return the moments of all finite values of a name, kind and step (None takes all).
+
+        >>> import numpy as np
+        >>> from fpemu.analysis.trace import Trace
+        >>> trace = Trace()
+        >>> for step in range(3):
+        ...     trace.record("fc1", "update", np.float32([step, np.nan]), step)
+        >>> trace.moments_total().count, trace.moments_total().mean
+        (3, 1.0)
+
+        Errors: as `records`. A selection without records gives the empty moments.
+        """
         parts = (record.moments for record in self.records(name, kind, step))
         return reduce(add, parts, Moments())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fpemu.cast import Cast, make_cast
@@ -53,6 +53,11 @@ class SafeScales:
     def unscaled(self) -> bool:
         """Whether scale 1, that is no scaling, is safe."""
         return self.low is not None and self.high is not None and self.low <= 1.0 <= self.high
+
+    def times(self, factor: float) -> SafeScales:
+        """Return the scales of the values before they were multiplied by `factor`."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return replace(self, low=low, high=high, best=self.best * factor)
 
     def to_json(self) -> dict[str, Any]:
         """Return the interval as a JSON-ready dict."""

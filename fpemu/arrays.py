@@ -42,9 +42,9 @@ def float_array(x: Any) -> Array:
             f"{type(x).__name__}: cannot be read as an array ({_first_line(wrong)}); "
             "give a rectangular float array"
         ) from None
-    dtype = array.dtype
+    dtype = array.dtype.newbyteorder("=")
     if dtype in (_F32, _F64):
-        return array.astype(dtype.newbyteorder("="), copy=False)
+        return array.astype(dtype, copy=False)
     if narrow_format(dtype) is not None:
         return array.astype(np.float32)
     raise InputError(_refusal(dtype))
@@ -91,7 +91,7 @@ def result_dtype(x: Any, form: Format) -> np.dtype[Any]:
 
     float64 stays float64, float32 stays float32.
     """
-    dtype = np.dtype(getattr(x, "dtype", _F64))
+    dtype = np.dtype(getattr(x, "dtype", _F64)).newbyteorder("=")
     own = narrow_format(dtype)
     if own is not None:
         return dtype if holds(own, form) else _F32

@@ -19,7 +19,16 @@ from fpemu.format import FORMATS, Format, find_format
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Cast", "Negative", "Overflow", "Rounding", "Subnormals", "Zero", "make_cast"]
+__all__ = [
+    "Cast",
+    "Negative",
+    "Overflow",
+    "Rounding",
+    "Subnormals",
+    "Zero",
+    "cast_of",
+    "make_cast",
+]
 
 
 class Rounding(enum.Enum):
@@ -263,6 +272,17 @@ def _given(rules: tuple[Any, ...]) -> dict[str, Any]:
     return {name: rule for name, rule in zip(_RULES, rules, strict=True) if rule is not None}
 
 
+Rules = tuple[
+    Rounding | str | None,
+    Overflow | str | None,
+    Subnormals | str | None,
+    Negative | str | None,
+    Zero | str | None,
+]
+
+_NO_RULES = (None, None, None, None, None)
+
+
 def make_cast(
     to: Cast | Format | str,
     *,
@@ -273,10 +293,13 @@ def make_cast(
     zero: Zero | str | None = None,
 ) -> Cast:
     """Return the Cast that `to` names, with the rules given here in place of its own."""
-    rules = (rounding, overflow, subnormals, negative, zero)
+    return cast_of(to, (rounding, overflow, subnormals, negative, zero))
+
+
+def cast_of(to: Cast | Format | str, rules: Rules) -> Cast:
+    """`make_cast` with the rules as a tuple, as every small call goes through here."""
     if isinstance(to, Cast):
-        given = _given(rules)
-        return to.replace(**given) if given else to
+        return to if rules == _NO_RULES else to.replace(**_given(rules))
     try:
         return _make_cast(to, rules)
     except TypeError:  # unhashable: let the readers below name the value

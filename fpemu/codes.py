@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fpemu.arrays import check_out, float_array, holds, like_input, narrow_format
-from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero, make_cast
+from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero, cast_of
 from fpemu.elementwise import draws_of, run
 from fpemu.errors import InputError
 from fpemu.format import Format, find_format
@@ -51,8 +51,7 @@ def encode(
     NaN gives the canonical quiet NaN with the input's sign where the format's NaNs have one;
     formats without -0 give code 0 for it.
     """
-    cast = make_cast(to, rounding=rounding, overflow=overflow, subnormals=subnormals,
-                     negative=negative, zero=zero)  # fmt: skip
+    cast = cast_of(to, (rounding, overflow, subnormals, negative, zero))
     array = float_array(x)
     dtype = code_dtype(cast.format)
     draws = draws_of(cast, array, seed, offset, random_bits)

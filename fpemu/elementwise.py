@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,14 +60,17 @@ def run(
     threads: int | None,
 ) -> Array:
     """Run a loop over an array of any layout; `made` is the dtype that the loop writes."""
-    order: Literal["C", "K"] = "C" if draws else "K"  # draws count elements in C order
-    if not (array.flags.c_contiguous or (order == "K" and array.flags.f_contiguous)):
-        array = array.copy(order)
-    direct = out is not None and made == wanted and out.strides == array.strides
-    if direct and made.itemsize == array.itemsize and out is not None:
+    # draws count elements in C order; other loops take any order that lies in one piece
+    in_c = array.flags.c_contiguous
+    if not in_c and (draws or not array.flags.f_contiguous):
+        array = array.copy("C" if draws else "K")
+        in_c = array.flags.c_contiguous
+    if out is not None and made == wanted and _same_order(out, array):
         result = out
+    elif in_c:
+        result = np.empty(array.shape, made)
     else:
-        result = np.empty_like(array, made, order=order, subok=False)
+        result = np.empty_like(array, made, subok=False)
     _run_flat(loop, _words(array), _words(result), draws, threads)
     if out is not None and result is not out:
         np.copyto(out, result, casting="unsafe")  # exact: `wanted` holds every result
@@ -75,10 +78,18 @@ def run(
     return result if made == wanted else result.astype(wanted)
 
 
+def _same_order(a: Array, b: Array) -> bool:
+    """Whether two arrays of a shape lie in one piece, in the same order."""
+    return (a.flags.c_contiguous and b.flags.c_contiguous) or (
+        a.flags.f_contiguous and b.flags.f_contiguous
+    )
+
+
 def _words(array: Array) -> Array:
     """Return a contiguous array's memory as flat words."""
     flat = array if array.ndim == 1 else array.ravel(order="K")
-    return flat.view(_UINT[flat.dtype]) if flat.dtype.kind == "f" else flat
+    word = _UINT.get(flat.dtype)
+    return flat if word is None else flat.view(word)
 
 
 def _run_flat(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fpemu.arrays import check_out, float_array, like_input, result_dtype
-from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero, make_cast
+from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero, cast_of, make_cast
 from fpemu.codes import code_dtype
 from fpemu.elementwise import draws_of, run
 from fpemu.errors import InputError
@@ -59,8 +59,7 @@ def round(
     value in FP6 and FP4. Zero keeps its sign where the format has -0. Infinity and overflow
     follow the overflow rule. Integers, complex numbers and objects are an InputError.
     """
-    cast = make_cast(to, rounding=rounding, overflow=overflow, subnormals=subnormals,
-                     negative=negative, zero=zero)  # fmt: skip
+    cast = cast_of(to, (rounding, overflow, subnormals, negative, zero))
     array = float_array(x)
     dtype = array.dtype if array is x else result_dtype(x, cast.format)
     if out is not None:

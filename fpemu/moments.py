@@ -136,10 +136,17 @@ def moments(x: Any, *, threads: int | None = None) -> Moments:
     _run_blocks(chunk, words.size, threads)
     merge_loop()(rows)
     count, mean, m2, m3, m4 = rows[0].tolist()
-    smallest = extremes[:, 1][extremes[:, 1] > 0].min(initial=np.iinfo(np.int32).max)
-    bits = np.array([extremes[:, 0].max(), smallest if extremes.any() else 0], np.int32)
-    amax, smallest_nonzero = bits.view(np.float32).astype(np.float64).tolist()
+    largest, smallest = extremes[:, 0], extremes[:, 1]
+    smallest = smallest[smallest > 0]
+    amax = _magnitude(int(largest.max()))
+    smallest_nonzero = _magnitude(int(smallest.min())) if smallest.size else 0.0
     return Moments(int(count), mean if count else math.nan, m2, m3, m4, amax, smallest_nonzero)
+
+
+def _magnitude(bits: int) -> float:
+    """Return a float32 from its bits, whatever the FPU is set to make of subnormals."""
+    field, fraction = divmod(bits, 1 << 23)
+    return math.ldexp(fraction + (1 << 23 if field else 0), max(field, 1) - 150)
 
 
 def squared_error(x: Any, q: Any, *, threads: int | None = None) -> float:

@@ -142,7 +142,7 @@ class Tally:
         to: a format's name, a `Format` or a `Cast`. scale: 2.0**k with k from -300 to 300. The
         products are taken as real numbers: none is rounded to float32 before the cast.
         Refused with an InputError: stochastic casts and those whose limits are not edges of the
-        slots (some P3109 formats and users' own); count them while rounding.
+        slots (some formats of more than 10 mantissa bits); count them while rounding.
         """
         return self._outcome(cell_limits(make_cast(to)), _exponent(scale))
 

@@ -1,11 +1,7 @@
-"""The documents and docstrings do what they say: every example runs, every table is true.
-
-    python tests/test_docs.py     writes the tables anew
-"""
+"""The documents and docstrings do what they say: every example runs, every table is true."""
 
 from __future__ import annotations
 
-import ast
 import doctest
 import enum
 import importlib
@@ -16,21 +12,15 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from doc_tables import DOCUMENTS, ROOT, TABLES, table_names, with_tables
 
 import fpemu
-from fpemu.analysis.report.definitions import definitions
-from fpemu.analysis.scales import TOLERANCE
 from fpemu.errors import MissingExtraError
-from fpemu.format import ALIASES
-from fpemu.presets import PRESETS
-
-ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def document_id(path: Path) -> str:
@@ -158,91 +148,15 @@ def test_public_names_are_documented_with_an_example(name: str) -> None:
 # --- tables that the code writes ---------------------------------------------------------------
 
 
-def table(*head: str, rows: Iterator[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-def formats_table() -> str:
-    rows = (
-        (f"`{name}`", str(f.bits), f"{f.exponent_bits} + {f.mantissa_bits}", str(f.bias),
-         value(f.max), value(f.smallest_normal), value(f.smallest_subnormal),
-         f.nan.value.replace("_", " "), yes(f.inf), yes(f.minus_zero))
-        for name, f in fpemu.formats.items()
-    )  # fmt: skip
-    return table("name", "bits", "exponent + mantissa", "bias", "largest", "smallest normal",
-                 "smallest", "NaN", "infinity", "-0", rows=rows)  # fmt: skip
-
-
-def value(number: float) -> str:
-    """A power of two as one, anything else in 8 digits."""
-    significand, exponent = number.hex().split("p")
-    return f"2^{int(exponent)}" if float.fromhex(significand) == 1 else f"{number:.8g}"
-
-
-def yes(flag: bool) -> str:
-    return "yes" if flag else "no"
-
-
-def aliases_table() -> str:
-    names = {of: [alias for alias in ALIASES if ALIASES[alias] == of] for of in fpemu.formats}
-    rows = ((f"`{name}`", ", ".join(map("`{}`".format, also))) for name, also in names.items())
-    return table("name", "also found as", rows=(row for row in rows if row[1]))
-
-
-def definitions_table() -> str:
-    words = definitions(fpemu.Cast("float16"), TOLERANCE)
-    return table("word", "meaning", rows=((word.term, word.meaning) for word in words))
-
-
-def modules_table() -> str:
-    """Every module of both wings and the first line of its docstring, package by package."""
-    paths = [path for wing in ("fpemu", "analysis") for path in (ROOT / wing).rglob("*.py")]
-    own = sorted(
-        (path.relative_to(ROOT) for path in paths if ROOT / "fpemu/analysis" not in path.parents),
-        key=lambda path: (path.parts[0] != "fpemu", path.parent, path.name),
-    )
-    first_lines = ((f"`{path.as_posix()}`", first_line(ROOT / path)) for path in own)
-    return table("module", "", rows=first_lines)
-
-
-def first_line(source: Path) -> str:
-    text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8")))
-    assert text, f"{document_id(source)} has no docstring"
-    return " ".join(text.split("\n\n")[0].split()).replace("|", "\\|")
-
-
-def casts_table() -> str:
-    rows = (
-        (f"`{p.name}`", f"`{p.cast}`", p.source, p.note) for p in PRESETS.values()
-    )
-    return table("preset", "cast", "source", "note", rows=rows)
-
-
-TABLES: dict[str, Callable[[], str]] = {
-    "casts": casts_table,
-    "formats": formats_table,
-    "aliases": aliases_table,
-    "definitions": definitions_table,
-    "modules": modules_table,
-}
-
-_TABLE = re.compile(r"(<!-- table: (\w+) -->\n)(.*?)(<!-- end of table -->)", re.DOTALL)
-
-
-def with_tables(text: str) -> str:
-    return _TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}\n{found[4]}", text)
-
-
 @each_document
 def test_tables_are_what_the_code_says(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text == with_tables(text), "a table is out of date: run python tests/test_docs.py"
+    assert text == with_tables(text), "a table is out of date: run python tests/doc_tables.py"
 
 
 def test_every_table_is_in_a_document() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for path in DOCUMENTS)
-    assert {name for _, name, *_ in _TABLE.findall(text)} == set(TABLES)
+    found = [name for path in DOCUMENTS for name in table_names(path.read_text(encoding="utf-8"))]
+    assert sorted(found) == sorted(TABLES)
 
 
 # --- links -------------------------------------------------------------------------------------
@@ -252,7 +166,8 @@ _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 @each_document
 def test_links_lead_to_files(path: Path) -> None:
-    targets = [t for t in _LINK.findall(path.read_text(encoding="utf-8")) if "://" not in t]
+    prose = _FENCE.sub("", path.read_text(encoding="utf-8"))  # in code, a[b](c) is no link
+    targets = [t for t in _LINK.findall(prose) if "://" not in t]
     assert [t for t in targets if not (path.parent / t).exists()] == []
 
 
@@ -265,8 +180,3 @@ def test_documents_that_the_code_points_to_exist() -> None:
         for name in re.findall(r"docs/[\w.]+\.md", source.read_text(encoding="utf-8"))
     }
     assert [at for at in sorted(named) if not (ROOT / at[0]).exists()] == []
-
-
-if __name__ == "__main__":
-    for document in DOCUMENTS:
-        document.write_text(with_tables(document.read_text(encoding="utf-8")), encoding="utf-8")

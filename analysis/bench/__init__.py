@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from fpemu.analysis.bench.command import bench
 
 if TYPE_CHECKING:
-    from fpemu.analysis.bench.cases import Setup
+    from fpemu.analysis.bench.imports import startup
     from fpemu.analysis.bench.result import Result, run
-    from fpemu.analysis.bench.startup import startup
+    from fpemu.analysis.bench.setup import Setup
 
 __all__ = ["Result", "Setup", "bench", "run", "startup"]
 
 # Loaded on first use: `fpemu --help` imports the command and must stay light.
-_LAZY = {"Result": "result", "Setup": "cases", "run": "result", "startup": "startup"}
+_LAZY = {"Result": "result", "Setup": "setup", "run": "result", "startup": "imports"}
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ from fpemu.errors import FpemuError, InputError
 from fpemu.format import find_format
 
 if TYPE_CHECKING:
-    from fpemu.analysis.bench.cases import Setup
+    from fpemu.analysis.bench.setup import Setup
 
 __all__ = ["bench"]
 
@@ -60,7 +60,7 @@ class _Refused(click.ClickException):
 
 
 def _setup(options: dict[str, Any]) -> Setup:
-    from fpemu.analysis.bench.cases import FORMATS, Setup
+    from fpemu.analysis.bench.setup import FORMATS, Setup
     from fpemu.analysis.bench.sizes import parse_size
     from fpemu.kernels.pool import thread_count
 
@@ -106,9 +106,9 @@ def _bench(setup: Setup, as_json: bool) -> None:
 
 
 def _startup(repeats: int, as_json: bool) -> None:
+    from fpemu.analysis.bench.imports import startup
     from fpemu.analysis.bench.machine import machine_facts
     from fpemu.analysis.bench.result import SCHEMA
-    from fpemu.analysis.bench.startup import startup
 
     facts = machine_facts()
     found = startup(repeats)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fpemu.format import Format
 
-__all__ = ["PEERS", "Calls", "Peer", "installed"]
+__all__ = ["PEERS", "Array", "Calls", "Peer", "installed"]
 
 Array = np.ndarray[Any, Any]
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from fpemu.analysis.bench.cases import Arrays, Case, Setup, cases
+from fpemu.analysis.bench.cases import Case, cases
 from fpemu.analysis.bench.machine import machine_facts
 from fpemu.analysis.bench.pairs import Clock, Timing, paired
 from fpemu.analysis.bench.sample import DESCRIPTION
+from fpemu.analysis.bench.setup import Arrays, Setup
 
 __all__ = ["SCHEMA", "Result", "Row", "run"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from fpemu.analysis.bench.imports import Startup
     from fpemu.analysis.bench.result import Result, Row
-    from fpemu.analysis.bench.startup import Startup
 
 __all__ = ["render", "render_startup"]
 
@@ -38,7 +39,7 @@ def render(result: Result, console: Console) -> None:
         rows = [row for row in result.rows if row.verb == "call" and row.size == size]
         plural = "" if size == 1 else "s"
         console.print(_grid(f"one call, {size:,} element{plural}: us", rows, result, _micro))
-    console.print(_noise(result), highlight=False)
+    console.print(_noise(result), highlight=False, soft_wrap=True)
 
 
 def _header(result: Result, console: Console) -> None:
@@ -70,9 +71,9 @@ def _table(title: str) -> Table:
 def _grid(title: str, rows: list[Row], result: Result, cell: Any) -> Table:
     """Return a table with a line for each library and a column for each format."""
     table = _table(title)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for to in result.setup.to:
-        table.add_column(to.replace("float8_", "").replace("float", "fp"), justify="right")
+        table.add_column(re.sub(r"float\d_", "", to), justify="right")
     cells = {(row.who, row.to): row for row in rows}
     for who in dict.fromkeys(row.who for row in rows):
         mine = [cells[who, to] for to in result.setup.to]

@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 class Recipe:
     """How the network is trained; one recipe for every run, so that only the rounding differs."""
 
-    widths: tuple[int, ...] = (64, 64, 64, 64, 64, 10)
+    widths: tuple[int, ...] = (64, 32, 32, 32, 32, 10)
     steps: int = 720
     batch: int = 128
     rate: float = 0.2  #: learning rate of the first step; it falls linearly to 0

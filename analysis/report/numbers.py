@@ -71,6 +71,8 @@ def power(scale: float | None) -> str:
     """
     if scale is None:
         return NOTHING
+    if math.frexp(scale)[0] != 0.5:
+        return number(scale)
     return "1" if scale == 1.0 else f"2^{math.frexp(scale)[1] - 1}"
 
 

@@ -37,6 +37,12 @@ def headline(
             f"{cast} is safe for these values: nothing overflows and no tensor loses more than "
             f"{limit} of its non-zero values."
         )
+    if worst.safe and loss_scale is not None:  # recorded times the loss scale it needs
+        return (
+            f"{cast} is safe for these values with a loss scale, such as "
+            f"{_scale(loss_scale.best)}: nothing overflows and no tensor loses more than {limit} "
+            "of its non-zero values."
+        )
     if first is not None and first.hard:
         blame = f"at step {first.step}, {_what(first, cast)}"
     else:
@@ -45,7 +51,8 @@ def headline(
     if status is Status.BROKEN:
         return f"These values are broken as recorded: {blame}."
     if status is Status.SAFE_WITH_LOSS_SCALE and loss_scale is not None:
-        return f"{cast} needs a loss scale, such as {_scale(loss_scale.best)}: unscaled, {blame}."
+        scale = _scale(loss_scale.best)
+        return f"{cast} needs a loss scale, such as {scale}: as recorded, {blame}."
     return f"{cast} is not safe: {blame}."
 
 
@@ -57,6 +64,7 @@ def reasons(
     others: Sequence[TensorRow],
     cast: Cast,
     limit: str,
+    loss_scale_recorded: float = 1.0,
 ) -> list[str]:
     """Return the sentences below the headline.
 
@@ -64,12 +72,24 @@ def reasons(
     scale_rows: the judged tensors in each format; others: the tensors that are not judged.
     """
     return [
+        *_carried(loss_scale, loss_scale_recorded),
         *_first_cause(hard),
         *_losing(failing),
         *_gradients(failing, loss_scale, limit),
         *_beyond_loss_scale(failing, scale_rows, cast, limit),
         *_formats(failing, scale_rows, cast),
         *_not_judged(others, cast),
+    ]
+
+
+def _carried(loss_scale: SafeScales | None, recorded: float) -> list[str]:
+    """That the recorded gradients carry a loss scale already."""
+    if loss_scale is None or recorded == 1.0:
+        return []
+    return [
+        f"The gradients were recorded times a loss scale of {_scale(recorded)}, and are judged so; "
+        f"scales in the tables are on top of it. Safe loss scales, all in all: "
+        f"{interval(loss_scale)}."
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from fpemu.analysis.report.verdict import Verdict, judge
 from fpemu.analysis.scales import SCALES, TOLERANCE, check_tolerance, powers_of_two, safe_of
 from fpemu.analysis.whatif import FORMATS, known
 from fpemu.cast import Cast, make_cast
+from fpemu.errors import InputError
 from fpemu.format import Format
 from fpemu.tallies import Outcome, Tally
 
@@ -114,6 +116,8 @@ def build(
     its non-zero values that a tensor may lose. kinds: those that the verdict is about; unless
     given, what mixed-precision training casts (activations, weights and gradients; it keeps
     optimizer states and updates in float32), or all if the trace holds none of these.
+    Gradients that were recorded times a loss scale are judged as they are, and the trace's metadata
+    says so: "recorded_loss_scale".
     An empty trace gives a report that says so.
     """
     judged = make_cast(to if to is not None else _asked(trace))
@@ -135,13 +139,16 @@ def build(
     )  # fmt: skip
     kind_scales, curves = _kinds(tensors, grid, casts, factors, tolerance)
     gradients = [o[0] for t, o in zip(tensors, grid, strict=True) if t.kind in GRADIENTS]
+    carried = _carried(trace)
     loss_scale = safe_of(gradients, str(judged), factors, tolerance) if gradients else None
     return Report(
         to=judged,
         tolerance=tolerance,
         scales=tuple(factors),
         formats=tuple(map(str, casts)),
-        verdict=judge(rows, events, loss_scale, tensor_scales, judged, tolerance),
+        verdict=judge(
+            rows, events, loss_scale, tensor_scales, judged, tolerance, loss_scale_recorded=carried
+        ),
         provenance=_provenance(trace, judged, tolerance, len(rows)),
         runs=_runs(trace.metadata.get("runs")),
         tensors=rows,
@@ -161,6 +168,17 @@ def _asked(trace: Trace) -> str | Cast:
     """The cast that the trace was recorded for."""
     to = trace.metadata.get("to") or "float16"
     return Cast.from_json(to) if isinstance(to, Mapping) else str(to)
+
+
+def _carried(trace: Trace) -> float:
+    """The loss scale that the recorded gradients carry already: metadata, else 1."""
+    carried = trace.metadata.get("recorded_loss_scale") or 1.0
+    if isinstance(carried, int | float) and math.isfinite(carried) and carried > 0:
+        return float(carried)
+    raise InputError(
+        f"metadata recorded_loss_scale={carried!r}: must be the positive number that the recorded "
+        "gradients were multiplied by"
+    )
 
 
 def _judged(trace: Trace, kinds: Iterable[str] | None) -> set[str]:

@@ -30,7 +30,7 @@ class Verdict:
     reasons: tuple[str, ...] = ()  #: sentences: what fails and why, what would help
     worst: TensorRow | None = None  #: the judged tensor that loses most, of the unsafe if any
     first_event: Event | None = None  #: the first NaN, infinity or overflow, else the first loss
-    loss_scale: SafeScales | None = None  #: for all gradient tensors together; None: no gradients
+    loss_scale: SafeScales | None = None  #: to train with, for all gradients; None: no gradients
 
     def to_json(self) -> dict[str, Any]:
         parts = {name: getattr(self, name) for name in ("worst", "first_event", "loss_scale")}
@@ -49,11 +49,14 @@ def judge(
     scale_rows: Sequence[ScaleRow],
     cast: Cast,
     tolerance: float,
+    *,
+    loss_scale_recorded: float = 1.0,
 ) -> Verdict:
     """Return the verdict on a cast.
 
     tensors: one row each, of this cast unscaled. events: in the order of time. loss_scale: the
-    safe scales of all gradients together. scale_rows: each tensor in each format tried.
+    safe scales of all gradients together, as recorded. scale_rows: each tensor in each format
+    tried. loss_scale_recorded: what the recorded gradients were multiplied by.
     """
     limit = share(100 * tolerance)
     judged = [row for row in tensors if row.judged]
@@ -69,13 +72,19 @@ def judge(
     first = next(iter(hard or about), None)
     worst = max(judged, key=lambda row: (not row.safe, row.lost_percent))
     failing = [row for row in judged if not row.safe]
+    if loss_scale is not None:
+        loss_scale = loss_scale.times(loss_scale_recorded)
     status = _status(failing, loss_scale)
     relevant = [row for row in scale_rows if (row.name, row.kind) in keys]
     others = [row for row in tensors if not row.judged]
     return Verdict(
         status,
         headline(status, worst, first, loss_scale, cast, limit),
-        tuple(reasons(failing, hard, loss_scale, relevant, others, cast, limit)),
+        tuple(
+            reasons(
+                failing, hard, loss_scale, relevant, others, cast, limit, loss_scale_recorded
+            )
+        ),
         worst,
         first,
         loss_scale,
@@ -84,7 +93,8 @@ def judge(
 
 def _status(failing: Sequence[TensorRow], loss_scale: SafeScales | None) -> Status:
     if not failing:
-        return Status.SAFE
+        unscaled = loss_scale is None or loss_scale.unscaled
+        return Status.SAFE if unscaled else Status.SAFE_WITH_LOSS_SCALE
     if any(row.nan or row.inf for row in failing):
         return Status.BROKEN
     if loss_scale and loss_scale.safe and all(row.kind in GRADIENTS for row in failing):

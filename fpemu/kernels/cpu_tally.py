@@ -1,4 +1,4 @@
-"""The CPU loops of the tally and of the moments, nothing else.
+"""The CPU loops of the tally, and of counting what a rounding did; nothing else.
 
 Loops take flat uint32 words. Cells are int64 of shape (2 signs, ROWS, SLOTS); specials are int64
 of shape (5,): +0, -0, +inf, -inf, NaN.
@@ -68,7 +68,8 @@ def _inner(function: Loop) -> Loop:
     """Let loops call a plain function; a compiled one in a closure would defeat the disk cache."""
     from numba.extending import register_jitable
 
-    return register_jitable(function)  # type: ignore[no-any-return]
+    decorate: Any = register_jitable
+    return decorate(function)  # type: ignore[no-any-return]
 
 
 @cache

@@ -160,6 +160,21 @@ def test_underflowing_gradients_need_a_loss_scale_and_it_saves_them() -> None:
     assert build(run(small * verdict.loss_scale.low / 2)).verdict.status is not Status.SAFE
 
 
+def test_gradients_recorded_times_a_loss_scale_are_not_called_safe_without_one() -> None:
+    plain = build(run(2.0**-24)).verdict
+    scaled = build(run(2.0**-14, recorded_loss_scale=1024)).verdict
+    assert scaled.status is Status.SAFE_WITH_LOSS_SCALE
+    assert (scaled.loss_scale.low, scaled.loss_scale.high) == (
+        plain.loss_scale.low, plain.loss_scale.high
+    )  # fmt: skip
+    assert "with a loss scale, such as 2^10 (1024)" in scaled.headline
+    assert "recorded times a loss scale of 2^10" in scaled.reasons[0]
+    needless = build(run(2.0**-2, recorded_loss_scale=64.0)).verdict
+    assert needless.status is Status.SAFE
+    with pytest.raises(InputError, match="recorded_loss_scale='x': must be"):
+        build(run(recorded_loss_scale="x"))
+
+
 def test_the_verdict_changes_with_the_format() -> None:
     trace = run(2.0**-24)
     assert build(trace, to="bfloat16").verdict.status is Status.SAFE

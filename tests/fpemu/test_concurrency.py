@@ -58,6 +58,27 @@ def test_many_threads_round_at_once():
             done.result()
 
 
+def test_threads_that_start_together_share_the_loops():
+    """Or each would compile its own, one after the other: seconds turn into a minute."""
+    code = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from fpemu import Cast
+from fpemu.kernels import cpu, params
+p = params.params_of(Cast("float16"))
+shape = params.general_shape(p.shape)
+start = threading.Barrier(8)
+sys.setswitchinterval(1e-6)
+def loops(_):
+    start.wait()
+    return (cpu.general_loop("round", 32, shape), cpu.decode_loop(32, None),
+            cpu.special_loop("round", 32, p.grid, p.values, p.shape))
+with ThreadPoolExecutor(8) as many:
+    print(*(len(set(made)) for made in zip(*many.map(loops, range(8)))))
+"""
+    assert in_new_process(code) == "1 1 1\n"
+
+
 def test_threads_may_warm_up_the_same_cast():
     x = directed_inputs(fpemu.finfo("e5m2"))
 
@@ -205,15 +226,13 @@ def flushes() -> bool:
     return not (np.full(4, 1e-40, np.float32) * np.ones(4, np.float32)).any()
 
 
-def results(x: np.ndarray, threads: int) -> list[np.ndarray]:
+def results(x: np.ndarray, wide: np.ndarray, threads: int) -> list[np.ndarray]:
     """What the library makes of float32 subnormals, in every verb and on threads."""
-    with np.errstate(all="ignore"):
-        wide = x[:8000].astype(np.float64)
     return [
         *(fpemu.round(x, c, threads=threads) for c in ("bfloat16", "bfloat16:up", "e8m0")),
         fpemu.encode(x, "bfloat16", threads=threads),
         fpemu.round(x, "tf32:stochastic", seed=1, threads=threads),
-        fpemu.round(wide, "bfloat16"),
+        fpemu.encode(wide, "bfloat16:up"),
         fpemu.values("bfloat16"),
         fpemu.decode(np.arange(1 << 16), "bfloat16", np.float64),
     ]
@@ -223,11 +242,12 @@ def results(x: np.ndarray, threads: int) -> list[np.ndarray]:
 def test_flush_to_zero_elsewhere_changes_nothing(flushed):
     subnormals = np.arange(1, 0x800000, 8009, dtype=np.uint32)
     x = np.resize(subnormals, 2 * SMALL + 1).view(np.float32)
-    want = results(x, 1)
+    wide = x[:8000].astype(np.float64)
+    want = results(x, wide, 1)
     assert not flushes()
     with flushed():
         assert flushes()
-        got = results(x, 5)  # a pool that is new, so that its threads inherit the mode
+        got = results(x, wide, 5)  # a pool that is new, so that its threads inherit the mode
     assert not flushes()
     for a, b in zip(got, want, strict=True):
         same = a.tobytes() == b.tobytes()  # on bytes: comparing floats would flush them

@@ -220,8 +220,7 @@ def test_formats_off_the_edges_are_refused_and_all_others_are_exact() -> None:
             cast = Cast(form, rounding, **rules)
             try:
                 outcomes = t.outcomes(cast, [1.0, 2.0**-9, 2.0**20])
-            except InputError as wrong:
-                assert "count=True" in str(wrong)
+            except InputError:
                 refused.append(form.name)
                 continue
             expected = [counted(x, cast, scale) for scale in (1.0, 2.0**-9, 2.0**20)]
@@ -271,8 +270,8 @@ def test_outcome_fractions_and_sum() -> None:
         outcome + 1  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("scale", [0.0, -2.0, 3.0, 0.1, np.inf, np.nan, 2.0**301, 2.0**-301, 10**400,
-                                   "2", None, 1j, [2.0]])  # fmt: skip
+@pytest.mark.parametrize("scale", [0.0, -2.0, 3.0, 0.1, np.inf, np.nan, 2.0**301, 2.0**-301,
+                                   10**400, "2", None, 1j, [2.0]])  # fmt: skip
 def test_scales_that_are_no_power_of_two_are_refused(scale: Any) -> None:
     with pytest.raises(InputError, match="power of two"):
         Tally().outcome("fp16", scale)
@@ -284,8 +283,13 @@ def test_scales_of_any_number_type(scale: Any) -> None:
     assert Tally().outcome("fp16", scale) == Outcome()
 
 
+def test_a_refusal_names_the_way_out() -> None:
+    with pytest.raises(InputError, match=r"e8m22fn.*near .*count=True"):
+        Tally().outcome(WIDE[1])
+
+
 def test_stochastic_casts_are_refused() -> None:
-    with pytest.raises(InputError, match="stochastic.*count=True"):
+    with pytest.raises(InputError, match=r"stochastic.*count=True"):
         Tally().outcome(Cast("fp16", "stochastic"))
 
 
@@ -327,7 +331,8 @@ def test_every_significand_has_its_slot() -> None:
     """All slots of both loops, at the edges, their neighbours and among subnormals."""
     words = np.float32([float(e) for e in bucket.EDGES]).view(np.uint32).astype(np.int64)
     x = (words[:, None] + np.arange(-3, 4)).ravel().astype(np.uint32).view(np.float32)
-    for each in (x, x * np.float32(2.0**-126), np.arange(1, 5000, dtype=np.uint32).view(np.float32)):
+    tiny = np.arange(1, 5000, dtype=np.uint32).view(np.float32)
+    for each in (x, x * np.float32(2.0**-126), tiny):
         np.testing.assert_array_equal(fpemu.tally(each).histogram, slots_of(each))
         many = np.tile(each, -(-count.DIRECT // each.size))
         np.testing.assert_array_equal(fpemu.tally(many).histogram, slots_of(many))
@@ -535,9 +540,8 @@ def test_outcome_of_stochastic_casts(form: fpemu.Format) -> None:
     for cast in every_cast(form, [Rounding.STOCHASTIC]):
         try:
             seen = visible(cast)
-        except InputError as wrong:
+        except InputError:
             assert form.name == "high"  # its grid cannot be continued in float32
-            assert "another rounding" in str(wrong)
             continue
         found = [
             round_exact(cast, float(v), draw=d).outcome for v, d in zip(x, draws, strict=True)

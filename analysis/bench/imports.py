@@ -1,4 +1,4 @@
-"""startup: what `import fpemu` adds to numpy's import, and how long `fpemu --help` takes."""
+"""imports: what `import fpemu` adds to numpy's import, and how long `fpemu --help` takes."""
 
 from __future__ import annotations
 

@@ -1,0 +1,129 @@
+"""Experiment: the same network trained three times, and what float16 or FP8 would have lost.
+
+Once in float32, which is recorded; once rounded to the format; once rounded with a loss scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import fpemu
+from fpemu.analysis.demo.training import Recipe, Run, Step, train
+from fpemu.analysis.demo.watch import Recorder, Reporter
+from fpemu.analysis.digits import ATTRIBUTION, digits
+from fpemu.analysis.scales import safe_scales
+from fpemu.analysis.trace import Trace
+from fpemu.cast import Cast, make_cast
+
+if TYPE_CHECKING:
+    from fpemu.analysis.demo.spoil import Spoil
+
+__all__ = ["Experiment", "Setup", "run"]
+
+Progress = Callable[[str, int, float], None]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is asked for."""
+
+    to: Cast = make_cast("float16")
+    recipe: Recipe = Recipe()
+    loss_scale: float | None = None  #: None: the one that the float32 run advises
+    spoil: Spoil | None = None
+    recorded: int = 40  #: steps, about; each step that leaves the range comes on top
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What came out."""
+
+    setup: Setup
+    trace: Trace  #: of the float32 run, with the losses and events of all
+    runs: tuple[Run, ...]
+    loss_scale: float  #: of the last run, or advised and 1: then there is no such run
+
+
+def run(setup: Setup, progress: Progress = lambda run, step, loss: None) -> Experiment:
+    """Train in float32, rounded, and rounded with a loss scale; return runs and trace.
+
+    >>> from fpemu.analysis.demo import Recipe, Setup, run
+    >>> found = run(Setup(recipe=Recipe(steps=20)))
+    >>> [run.name for run in found.runs][:2], found.trace.names()[0]
+    (['float32', 'float16'], 'hidden1')
+
+    progress: called with the run's name, the step and the loss after each step.
+    Refused with an InputError: casts that a tally cannot count (stochastic ones, some P3109).
+    """
+    cast, recipe = setup.to, setup.recipe
+    fpemu.Tally().outcome(cast)  # refused now rather than after the training
+    data, trace = digits(), Trace(metadata=_facts(setup))
+    spoil = setup.spoil.change(cast) if setup.spoil else None
+
+    def train_one(name: str, round: Any, watch: Any, loss_scale: float | None = None) -> Run:
+        def both(step: Step) -> None:
+            watch(step)
+            progress(name, step.number, step.loss)
+
+        return train(
+            name, data, recipe, round, loss_scale=loss_scale, change=spoil, watch=both
+        )  # fmt: skip
+
+    def rounded(x: Any) -> Any:
+        return fpemu.round(x, cast, threads=1)
+
+    recorder = Recorder(trace, cast, recipe, setup.recorded)
+    runs = [train_one("float32", lambda x: x, recorder)]
+    scale = setup.loss_scale or _advised(trace, cast)
+    runs.append(train_one(str(cast), rounded, Reporter(trace, str(cast))))
+    if setup.loss_scale or scale != 1.0:
+        name = f"{cast}, loss scale {_power(scale)}"
+        runs.append(train_one(name, rounded, Reporter(trace, name), scale))
+    trace.metadata["recorded"] = f"every {recorder.every} steps, and where a tensor leaves the range"
+    trace.metadata["runs"] = [_row(run) for run in runs]
+    return Experiment(setup, trace, tuple(runs), scale)
+
+
+def _advised(trace: Trace, cast: Cast) -> float:
+    """The loss scale that serves all gradients of the float32 run."""
+    gradients = [
+        trace.total(name, kind)
+        for name, kind in trace.tensors()
+        if kind in ("activation_gradient", "weight_gradient")
+    ]
+    return safe_scales(gradients, cast).best
+
+
+def _facts(setup: Setup) -> dict[str, Any]:
+    recipe = setup.recipe
+    facts: dict[str, Any] = {
+        "to": str(setup.to),
+        "seed": recipe.seed,
+        "steps": recipe.steps,
+        "network": f"{'-'.join(map(str, recipe.widths))}, tanh, batches of {recipe.batch}",
+        "optimizer": f"SGD, rate {recipe.rate} falling to 0, momentum {recipe.momentum}, "
+        f"weight decay {recipe.decay}",
+        "data": ATTRIBUTION,
+    }
+    if setup.spoil:
+        facts["injected"] = f"{setup.spoil.layer}:{setup.spoil.step}"
+    return facts
+
+
+def _row(run: Run) -> dict[str, Any]:
+    return {
+        "run": run.name,
+        "test_accuracy_percent": 100 * run.test_accuracy,
+        "train_loss": run.train_loss,
+        "loss_scale": run.final_loss_scale,
+        "skipped_steps": run.skipped,
+        "diverged_at_step": run.diverged_at,
+    }
+
+
+def _power(scale: float) -> str:
+    from fpemu.analysis.report.numbers import power
+
+    return power(scale)
