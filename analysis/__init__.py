@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fpemu.analysis import plots, report
     from fpemu.analysis.trace import Trace
-    from fpemu.analysis.whatif import whatif
+    from fpemu.analysis.what_if import whatif
 
 __all__ = ["Trace", "plots", "report", "whatif"]
 
 # Loaded on first use: plots bring matplotlib, traces bring numba.
-_LAZY = {"Trace": "fpemu.analysis.trace", "whatif": "fpemu.analysis.whatif"}
+_LAZY = {"Trace": "fpemu.analysis.trace", "whatif": "fpemu.analysis.what_if"}
 _MODULES = {"plots", "report"}
 
 

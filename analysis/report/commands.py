@@ -120,7 +120,7 @@ def report(
     """
     from fpemu.analysis.report.summary import build
     from fpemu.analysis.trace import Trace
-    from fpemu.analysis.whatif import FORMATS
+    from fpemu.analysis.what_if import FORMATS
 
     view = _view(out, as_json)
     found = build(
@@ -206,8 +206,8 @@ def whatif(
     """
     from fpemu.analysis.report.scale_rows import scale_rows
     from fpemu.analysis.trace import Trace
-    from fpemu.analysis.whatif import FORMATS
-    from fpemu.analysis.whatif import whatif as count
+    from fpemu.analysis.what_if import FORMATS
+    from fpemu.analysis.what_if import whatif as count
 
     view = _view(out, as_json)
     if view == "html":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fpemu.analysis.records import Record
 from fpemu.analysis.report.rows import HARD, Event
-from fpemu.analysis.whatif import percent
+from fpemu.analysis.what_if import percent
 from fpemu.cast import Cast
 from fpemu.moments import Moments
 from fpemu.tallies import Tally

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fpemu.analysis.whatif import percent
+from fpemu.analysis.what_if import percent
 from fpemu.format import Format
 from fpemu.moments import Moments
 from fpemu.tallies import Outcome

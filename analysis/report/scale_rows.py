@@ -9,7 +9,7 @@ from typing import Any
 
 from fpemu.analysis.report.rows import record_json
 from fpemu.analysis.scales import SafeScales, safe_of
-from fpemu.analysis.whatif import Row, percent
+from fpemu.analysis.what_if import Row, percent
 from fpemu.tallies import Outcome
 
 __all__ = ["Curve", "ScaleRow", "curve", "scale_rows"]

@@ -29,7 +29,7 @@ from fpemu.analysis.report.rows import (
 from fpemu.analysis.report.scale_rows import Curve, ScaleRow, curve
 from fpemu.analysis.report.verdict import Verdict, judge
 from fpemu.analysis.scales import SCALES, TOLERANCE, check_tolerance, powers_of_two, safe_of
-from fpemu.analysis.whatif import FORMATS, known
+from fpemu.analysis.what_if import FORMATS, known
 from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError
 from fpemu.format import Format

@@ -13,10 +13,12 @@ Rules that keep the targets equal, each learnt from a difference:
 The algorithm. Take the magnitude pattern `a` as `v << gap` in units of the word's smallest
 subnormal, with v its significand (hidden bit set). The quantum of the target there is bit
 `drop` of v: everything below is rounded by one addition and a mask. A carry runs into the next
-exponent by itself. A stochastic draw of n bits comes as its complement, spare = 2**n - 1 - draw:
-"fraction + draw carries" is then "fraction > spare", which LLVM vectorises (the sum, and the
-comparison with a complement, become an overflow intrinsic, which it does not). `rise` counts the target's binades from its lowest, so that the code is
+exponent by itself. `rise` counts the target's binades from its lowest, so that the code is
 (rise << mantissa bits) + (v >> drop).
+
+A stochastic draw of n bits comes as its complement, spare = 2**n - 1 - draw: "fraction + draw
+carries" is then "fraction > spare". LLVM turns the sum, or a comparison with a complement, into
+an overflow intrinsic, which it does not vectorise.
 """
 
 from __future__ import annotations

@@ -111,8 +111,8 @@ def block_loop() -> Loop:
     """Return loop(x, words, first, rows, extremes) over the blocks of x.
 
     x: float32; words: the same memory as int32. Block b fills rows[first + b], float64 zeros, as
-    COLUMNS says, and extremes[first + b]: the bits of the largest finite magnitude and of the smallest
-    finite non-zero one, 0 if there is none. NaN and infinity are left out.
+    COLUMNS says, and extremes[first + b], int32: the bits of the largest finite magnitude and of
+    the smallest finite non-zero one, 0 if there is none. NaN and infinity are left out.
     """
     block, sums, gather, stamp = BLOCK, _sums(), _gather(), _STAMP
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import fpemu
 from fpemu.analysis.scales import SCALES, SafeScales, best_scale, safe_scales
 from fpemu.analysis.trace import Trace
-from fpemu.analysis.whatif import whatif
+from fpemu.analysis.what_if import whatif
 from fpemu.cast import make_cast
 from fpemu.errors import InputError, UnknownFormatError
 from fpemu.rounding import round_exact

@@ -114,7 +114,7 @@ def whatif(
 
     >>> import numpy as np
     >>> from fpemu.analysis.trace import Trace
-    >>> from fpemu.analysis.whatif import whatif
+    >>> from fpemu.analysis.what_if import whatif
     >>> trace = Trace()
     >>> trace.record("dense", "weight_gradient", np.float32([1e-8, 1e-4, 0.0]), step=0)
     >>> for row in whatif(trace, formats=["fp16"], scales=[1, 1024]):
