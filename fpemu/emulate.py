@@ -9,13 +9,15 @@ import numpy as np
 from fpemu.arrays import check_out, float_array, like_input, result_dtype
 from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero, cast_of, make_cast
 from fpemu.codes import code_dtype
-from fpemu.elementwise import draws_of, run
+from fpemu.elementwise import Draws, draws_of, run
 from fpemu.errors import InputError
 from fpemu.format import Format
 from fpemu.kernels.plan import plan
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
+
+    from fpemu.outcomes import Outcome
 
 __all__ = ["round", "warmup"]
 
@@ -34,6 +36,7 @@ def round(
     seed: int | None = None,
     offset: int = 0,
     random_bits: int | None = None,
+    count: bool = False,
     out: Array | None = None,
     threads: int | None = None,
 ) -> Any:
@@ -50,6 +53,7 @@ def round(
     seed, offset, random_bits: for stochastic rounding; element i (in C order) takes its bits
     from (seed, offset + i), so that shards and resumed runs agree. A seed is required there; for
     fresh draws give another seed each call, or move the offset by x.size.
+    count: return (rounded, Outcome), what became of the numbers, counted exactly for any cast.
     out: where to write; x itself is allowed, partial overlap is not.
     threads: at most so many; the environment variable FPEMU_THREADS, or all processors.
 
@@ -65,9 +69,20 @@ def round(
     if out is not None:
         check_out(out, array, dtype)
     draws = draws_of(cast, array, seed, offset, random_bits)
+    outcome = _count(array, cast, draws, threads) if count else None  # before out=x is written
     loop = plan("round", cast, array.itemsize * 8, draws.bits if draws else 32)
     result = run(loop, array, array.dtype, dtype, out, draws, threads)
-    return result if out is not None else like_input(x, result)
+    rounded = result if out is not None else like_input(x, result)
+    return (rounded, outcome) if count else rounded
+
+
+def _count(array: Array, cast: Cast, draws: Draws | None, threads: int | None) -> Outcome:
+    from fpemu.outcomes import outcome_of, visible
+
+    shown = visible(cast)
+    loop = plan("round", shown, array.itemsize * 8, draws.bits if draws else 32)
+    rounded = run(loop, array, array.dtype, array.dtype, None, draws, threads)
+    return outcome_of(array, rounded, cast)
 
 
 def warmup(*to: Cast | Format | str, dtype: DTypeLike = np.float32) -> None:

@@ -40,6 +40,13 @@ def test_which_format_on_arrays_of_its_own(tmp_path: Path) -> None:
     assert lost["float6_e3m2fn"] != "0.00%"
 
 
+def test_check_casts_finds_what_the_notes_of_the_presets_say(tmp_path: Path) -> None:
+    printed = run("check_casts.py", folder=tmp_path)
+    ours = printed[printed.index("ml_dtypes ") : printed.index("torch")]
+    assert "float8_e4m3fn: exact" in ours
+    assert "float4_e2m1fn: 26 of " in ours, "its NaN becomes -0"
+
+
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
 def test_which_format_on_files(tmp_path: Path, suffix: str) -> None:
     array = np.array([1e-9, 1.0, 70000.0, 2.0])  # of which float16 keeps two

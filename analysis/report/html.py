@@ -192,8 +192,8 @@ def _figures(report: Report) -> Iterator[Figure]:
         ),
         (
             f"What is lost at each scale, {numbers.kind_words(kind) if kind else 'all tensors'}",
-            "Of all values of this kind together; the safe scales in the tables go tensor by "
-            "tensor and so are narrower.",
+            "Lines: all values of this kind together. Bars: the scales that are safe for each "
+            "tensor by itself, as in the tables.",
             lambda: plots.lost_by_scale(totals, formats=formats, tolerance=tolerance, kind=kind),
         ),
     )
