@@ -33,7 +33,7 @@ class Recipe:
     batch: int = 128
     rate: float = 0.2  #: learning rate of the first step; it falls linearly to 0
     momentum: float = 0.9
-    decay: float = 5e-4  #: weight decay
+    decay: float = 1e-3  #: weight decay
     seed: int = 0
 
 

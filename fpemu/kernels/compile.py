@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["jit", "source_stamp"]
+__all__ = ["inner", "jit", "source_stamp"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -27,14 +27,24 @@ def source_stamp() -> str:
     return digest.hexdigest()[:16]
 
 
-def jit(function: _F, *, disk_cache: bool = True) -> _F:
-    """Compile for the CPU: nogil, so that chunks run on threads; strict IEEE, no fastmath."""
+def jit(function: _F) -> _F:
+    """Compile a loop for the CPU: nogil, so that chunks run on threads; strict IEEE."""
     import numba
 
     njit: Any = numba.njit
-    if disk_cache:
-        try:
-            return njit(nogil=True, cache=True)(function)  # type: ignore[no-any-return]
-        except RuntimeError:  # no writable place for the cache: a read-only install, no home
-            pass
-    return njit(nogil=True)(function)  # type: ignore[no-any-return]
+    try:
+        return njit(nogil=True, cache=True)(function)  # type: ignore[no-any-return]
+    except RuntimeError:  # no writable place for the cache: a read-only install, no home
+        return njit(nogil=True)(function)  # type: ignore[no-any-return]
+
+
+def inner(function: _F, **options: Any) -> _F:
+    """Let loops call a plain function, compiled into them.
+
+    A dispatcher of its own in a loop's closure is pickled with a random number, and the disk
+    cache would never find the loop again.
+    """
+    from numba.extending import register_jitable
+
+    decorate: Any = register_jitable(**options) if options else register_jitable
+    return decorate(function)  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from fpemu.kernels.bits import Bodies, build
-from fpemu.kernels.compile import jit, source_stamp
+from fpemu.kernels.compile import inner, jit, source_stamp
 from fpemu.kernels.params import WORDS, Codes, Grid, Results, Shape
 from fpemu.kernels.random import build_draw
 
@@ -24,13 +24,9 @@ Loop = Callable[..., None]
 H = WORDS[32].uint  # indices inside a block of 2**32 elements
 
 
-def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
-    return jit(function, disk_cache=False)  # cached with the loop that it is inlined into
-
-
 @cache
 def _bodies(bits: int) -> Bodies:
-    return build(WORDS[bits].uint, WORDS[bits].mantissa, _inner)
+    return build(WORDS[bits].uint, WORDS[bits].mantissa, inner)
 
 
 @cache
@@ -38,7 +34,7 @@ def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shap
     """Return loop(x, out), or loop(x, out, first, keys) for stochastic casts."""
     body, U, stamp = getattr(_bodies(bits), verb), WORDS[bits].uint, _STAMP
     if shape.stochastic:
-        draw = build_draw(bits, _inner)
+        draw = build_draw(bits, inner)
         shift = bits - int(grid.random_bits)
 
         def stochastic(x, out, first, keys):  # type: ignore[no-untyped-def]
@@ -64,7 +60,7 @@ def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
     body, U, stamp = getattr(_bodies(bits), verb), WORDS[bits].uint, _STAMP
     unpack = _unpack()
     if shape.stochastic:
-        draw = build_draw(bits, _inner)
+        draw = build_draw(bits, inner)
 
         def stochastic(x, out, first, keys, constants):  # type: ignore[no-untyped-def]
             stamp  # noqa: B018
@@ -97,7 +93,7 @@ def _unpack() -> Callable[..., Any]:
         )
         return grid, results
 
-    return _inner(unpack)
+    return inner(unpack)
 
 
 @cache

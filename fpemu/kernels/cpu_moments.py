@@ -12,21 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from fpemu.kernels.compile import jit, source_stamp
+from fpemu.kernels.compile import inner, jit, source_stamp
 
 __all__ = ["BLOCK", "COLUMNS", "block_loop", "combine", "error_loop", "merge_loop"]
 
 _STAMP = source_stamp()
 
 Loop = Callable[..., Any]
-
-
-def _inner(function: Loop, **options: Any) -> Loop:
-    """Let loops call a plain function; a compiled one in a closure would defeat the disk cache."""
-    from numba.extending import register_jitable
-
-    decorate: Any = register_jitable(**options) if options else register_jitable
-    return decorate(function)  # type: ignore[no-any-return]
 
 
 _ANY_ORDER = {"reassoc"}  # of additions
@@ -82,7 +74,7 @@ def _sums() -> Loop:
             s4 += square * square
         return mean, s2, s3, s4
 
-    return _inner(sums, fastmath=_ANY_ORDER)
+    return inner(sums, fastmath=_ANY_ORDER)
 
 
 @cache
@@ -103,7 +95,7 @@ def _gather() -> Loop:
             count += 1
         return count
 
-    return _inner(gather)
+    return inner(gather)
 
 
 @cache
@@ -147,7 +139,7 @@ def block_loop() -> Loop:
 @cache
 def merge_loop() -> Loop:
     """Return loop(rows): merge all into rows[0], as a balanced tree."""
-    join: Loop = _inner(combine)
+    join: Loop = inner(combine)
     columns, stamp = len(COLUMNS), _STAMP
 
     def loop(rows):  # type: ignore[no-untyped-def]
@@ -180,7 +172,7 @@ def error_loop() -> Loop:
             total += d * d
         return total
 
-    sum_of: Loop = _inner(error, fastmath=_ANY_ORDER)
+    sum_of: Loop = inner(error, fastmath=_ANY_ORDER)
 
     def loop(x, q, first, sums):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018

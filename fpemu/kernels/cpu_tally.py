@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fpemu.kernels.bucket import FINE, ROWS, SLOT_OF_FINE, SLOTS, Bodies, build
-from fpemu.kernels.compile import jit, source_stamp
+from fpemu.kernels.compile import inner, jit, source_stamp
 from fpemu.kernels.params import WORDS
 
 __all__ = [
@@ -64,17 +64,9 @@ class Scratch(NamedTuple):
         )
 
 
-def _inner(function: Loop) -> Loop:
-    """Let loops call a plain function; a compiled one in a closure would defeat the disk cache."""
-    from numba.extending import register_jitable
-
-    decorate: Any = register_jitable
-    return decorate(function)  # type: ignore[no-any-return]
-
-
 @cache
 def _bodies() -> Bodies:
-    return build(np.uint32, _inner)
+    return build(np.uint32, inner)
 
 
 @cache
@@ -150,7 +142,7 @@ def _place() -> Loop:
     def place(a):  # type: ignore[no-untyped-def]
         return binade(a), slot_of[fine(float_bits(left(normal(a))))]
 
-    return _inner(place)
+    return inner(place)
 
 
 @cache
