@@ -108,10 +108,13 @@ def check_out(out: Any, x: Array, dtype: np.dtype[Any]) -> Array:
         raise InputError(f"out has shape {out.shape}: the result has {x.shape}; give that")
     if not out.flags.writeable:
         raise InputError("out is read-only: give a writeable array")
-    same = out.ctypes.data == x.ctypes.data and out.strides == x.strides
-    if not same and np.may_share_memory(out, x) and _overlap(out, x):
+    if out is not x and np.may_share_memory(out, x) and not _same(out, x) and _overlap(out, x):
         raise InputError("out overlaps x in part: give out=x itself or an array apart from it")
     return out
+
+
+def _same(a: Array, b: Array) -> bool:
+    return a.ctypes.data == b.ctypes.data and a.strides == b.strides
 
 
 def _overlap(a: Array, b: Array) -> bool:

@@ -163,6 +163,7 @@ class Cast:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_hash", hash(tuple(values.values())))
+        object.__setattr__(self, "_plans", {})  # fpemu.kernels.plan keeps this cast's loops there
 
     def __hash__(self) -> int:  # stored: looked up on every small call
         return self._hash  # type: ignore[attr-defined,no-any-return]

@@ -20,7 +20,12 @@ Array = np.ndarray[Any, Any]
 _UINT = {np.dtype(np.float32): np.dtype(np.uint32), np.dtype(np.float64): np.dtype(np.uint64)}
 
 
+_STOCHASTIC = Rounding.STOCHASTIC  # an attribute of an enum takes longer
+
+
 class Draws(NamedTuple):
+    """Where random bits come from: of element i, from (seed, offset + i)."""
+
     seed: int
     offset: int
     bits: int
@@ -29,7 +34,7 @@ class Draws(NamedTuple):
 def draws_of(
     cast: Cast, array: Array, seed: Any, offset: Any, random_bits: Any
 ) -> Draws | None:
-    if cast.rounding is not Rounding.STOCHASTIC:
+    if cast.rounding is not _STOCHASTIC:
         return None
     if seed is None:
         raise InputError("stochastic rounding needs a seed: give seed=0 (another for fresh draws)")

@@ -21,8 +21,7 @@ HOT = 1 << 28
 class Plan:
     """The loops of one verb and one Cast: general at first, its own once that pays."""
 
-    def __init__(self, key: tuple[Any, ...], special: Any, general: Any, constants: Any) -> None:
-        self.key = key
+    def __init__(self, special: Any, general: Any, constants: Any) -> None:
         self._make_special = special
         self._make_general = general
         self._constants = constants
@@ -48,15 +47,23 @@ class Plan:
             self._special = self._make_special()
 
 
-@lru_cache(maxsize=1024)
 def plan(verb: str, cast: Cast, bits: int, random_bits: int) -> Plan:
     """Return the plan for "round" or "encode" under a cast, for float32 or float64 words."""
+    key = (verb, bits, random_bits)
+    plans: dict[tuple[str, int, int], Plan] = cast._plans  # type: ignore[attr-defined]
+    found = plans.get(key)
+    if found is None:  # hashing a cast takes half a microsecond; equal casts share their plan
+        found = plans[key] = _plan(verb, cast, bits, random_bits)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _plan(verb: str, cast: Cast, bits: int, random_bits: int) -> Plan:
     from fpemu.kernels import cpu
 
     p = params_of(cast, bits, random_bits)
     results = p.values if verb == "round" else p.codes
     return Plan(
-        (verb, cast, bits, random_bits),
         lambda: cpu.special_loop(verb, bits, p.grid, results, p.shape),
         lambda: cpu.general_loop(verb, bits, general_shape(p.shape)),
         np.array([*p.grid, *results], WORDS[bits].uint),
@@ -70,7 +77,6 @@ def decode_plan(form: Format, bits: int) -> Plan:
 
     facts = codes_of(form, bits)
     return Plan(
-        ("decode", form, bits),
         lambda: cpu.decode_loop(bits, facts),
         lambda: cpu.decode_loop(bits, None),
         np.array([*facts], WORDS[bits].uint),
