@@ -10,7 +10,17 @@ import numpy as np
 from fpemu.errors import InputError
 from fpemu.format import FORMATS, Format
 
-__all__ = ["check_out", "float_array", "holds", "like_input", "narrow_format", "result_dtype"]
+__all__ = [
+    "check_out",
+    "float32_words",
+    "float_array",
+    "holds",
+    "like_input",
+    "narrow_format",
+    "read_dtype",
+    "read_floats",
+    "result_dtype",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -31,23 +41,48 @@ def float_array(x: Any) -> Array:
 
     Everything that cannot be taken exactly is refused with the way out.
     """
+    return read_floats(x)[0]
+
+
+def float32_words(x: Any) -> Array:
+    """Return an array's float32 bit patterns, flat; what is not exactly float32 is refused."""
+    array = float_array(x)
+    if array.dtype != _F32:
+        raise InputError(
+            f"dtype {array.dtype.name}: tallies and moments take float32 numbers; give "
+            "x.astype(np.float32) if you accept that rounding"
+        )
+    return np.ravel(array).view(np.uint32)
+
+
+def read_floats(x: Any) -> tuple[Array, np.dtype[Any]]:
+    """Return `float_array(x)` and the dtype that x had (float64 for Python's own floats)."""
     if type(x) is np.ndarray and x.dtype is _F32:
-        return x  # the common case, first: a small call lasts a few microseconds
+        return x, _F32  # the common case, first: a small call lasts a few microseconds
     if isinstance(x, np.ma.MaskedArray):
         raise InputError("masked array: the mask would be lost; pass x.data or x.filled(value)")
     try:
         array = np.asarray(x)
-    except (TypeError, ValueError, RuntimeError) as wrong:
+    except Exception as wrong:  # whatever an object's own __array__ raises
         raise InputError(
             f"{type(x).__name__}: cannot be read as an array ({_first_line(wrong)}); "
             "give a rectangular float array"
         ) from None
     dtype = array.dtype.newbyteorder("=")
     if dtype in (_F32, _F64):
-        return array.astype(dtype, copy=False)
+        return array.astype(dtype, copy=False), dtype
     if narrow_format(dtype) is not None:
-        return array.astype(np.float32)
+        return array.astype(np.float32), dtype
     raise InputError(_refusal(dtype))
+
+
+def read_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return numpy's dtype of what a caller names, or refuse it."""
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+        return found
+    except TypeError:
+        raise InputError(f"dtype {dtype!r}: unknown; give np.float32 or np.float64") from None
 
 
 def _first_line(wrong: Exception) -> str:
@@ -86,16 +121,13 @@ def holds(wide: Format, narrow: Format) -> bool:
     )
 
 
-def result_dtype(x: Any, form: Format) -> np.dtype[Any]:
-    """Return the dtype of round(x): x's own if it holds every result, else float32.
+def result_dtype(given: np.dtype[Any], form: Format) -> np.dtype[Any]:
+    """Return the dtype of rounded x: x's own if it holds every result, else float32.
 
     float64 stays float64, float32 stays float32.
     """
-    dtype = np.dtype(getattr(x, "dtype", _F64)).newbyteorder("=")
-    own = narrow_format(dtype)
-    if own is not None:
-        return dtype if holds(own, form) else _F32
-    return _F32 if dtype == _F32 else _F64
+    own = narrow_format(given)
+    return given if own is None or holds(own, form) else _F32
 
 
 def check_out(out: Any, x: Array, dtype: np.dtype[Any]) -> Array:

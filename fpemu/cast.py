@@ -147,6 +147,10 @@ class Cast:
             "negative": _enum(Negative, negative),
             "zero": _enum(Zero, zero),
         }
+        if FORMATS.get(form.name, form) != form:
+            raise FormatError(
+                f"format {form.name!r} is not the known one of that name: give yours another name"
+            )
         if not form.signed and not form.has_nan and values["negative"] is Negative.NAN:
             raise FormatError(
                 f"format {form.name!r} is unsigned and has no NaN: a negative number has "
@@ -163,7 +167,6 @@ class Cast:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_hash", hash(tuple(values.values())))
-        object.__setattr__(self, "_plans", {})  # fpemu.kernels.plan keeps this cast's loops there
 
     def __hash__(self) -> int:  # stored: looked up on every small call
         return self._hash  # type: ignore[attr-defined,no-any-return]
@@ -213,14 +216,15 @@ class Cast:
 
     @classmethod
     def from_str(cls, text: str) -> Cast:
-        """Read `str(cast)` back; the format must be one that a name finds.
+        """Read `str(cast)` back, or a preset's name; the format must be one that a name finds.
 
         >>> import fpemu
         >>> fpemu.Cast.from_str("e4m3fn:toward_zero,overflow=saturate").rounding.value
         'toward_zero'
         """
-        name, options = cls._parse(text)
-        return cls(name, **options)
+        if not isinstance(text, str):
+            raise FormatError(f"cast {text!r}: must be text such as 'float16:toward_zero'")
+        return make_cast(text)
 
     @staticmethod
     def _parse(text: str) -> tuple[str, dict[str, Any]]:
@@ -251,8 +255,8 @@ class Cast:
         >>> fpemu.Cast.from_json(c.to_json()) == c
         True
         """
-        if "format" not in facts:
-            raise FormatError(f"cast facts {dict(facts)!r}: 'format' is missing")
+        if not isinstance(facts, Mapping) or "format" not in facts:
+            raise FormatError(f"cast facts {facts!r}: 'format' is missing; give what to_json gives")
         form, rules = facts["format"], {k: v for k, v in facts.items() if k != "format"}
         unknown = sorted(set(rules) - set(_RULES))
         if unknown:
@@ -265,6 +269,10 @@ _RULES = tuple(f.name for f in fields(Cast) if f.name != "format")
 
 @lru_cache(maxsize=4096)
 def _make_cast(to: Format | str, rules: tuple[Any, ...]) -> Cast:
+    if isinstance(to, str) and "." in to and ":" not in to:  # as only presets' names have
+        from fpemu.presets import find_preset
+
+        return find_preset(to).replace(**_given(rules))
     name, own = Cast._parse(to) if isinstance(to, str) else (to, {})
     return Cast(name, **own | _given(rules))
 

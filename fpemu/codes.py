@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fpemu.arrays import check_out, float_array, holds, like_input, narrow_format
+from fpemu.arrays import (
+    check_out,
+    float_array,
+    holds,
+    like_input,
+    narrow_format,
+    read_dtype,
+)
 from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero, cast_of
 from fpemu.elementwise import draws_of, run
 from fpemu.errors import InputError
@@ -87,7 +94,7 @@ def decode(
     """
     form = find_format(format)
     array = unpack(codes, form) if packed else _code_array(codes, form)
-    wanted = np.dtype(dtype)
+    wanted = read_dtype(dtype)
     own = narrow_format(wanted)
     if wanted not in (np.float32, np.float64) and (own is None or not holds(own, form)):
         raise InputError(
@@ -124,7 +131,7 @@ def code_dtype(form: Format) -> np.dtype[Any]:
 def _code_array(codes: Any, form: Format) -> Array:
     """Return codes as a native unsigned array, each one checked against the format's width."""
     array = np.asarray(codes)
-    if array.dtype.kind not in "iu" and array.size:
+    if array.dtype.kind not in "iu" and not (array.size == 0 and isinstance(codes, list)):
         raise InputError(
             f"codes of dtype {array.dtype.name}: must be unsigned integers, as fpemu.encode gives"
         )

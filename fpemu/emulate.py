@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fpemu.arrays import check_out, float_array, like_input, result_dtype
+from fpemu.arrays import check_out, like_input, read_dtype, read_floats, result_dtype
 from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero, cast_of, make_cast
 from fpemu.codes import code_dtype
 from fpemu.elementwise import Draws, draws_of, run
 from fpemu.errors import InputError
 from fpemu.format import Format
-from fpemu.kernels.plan import plan
+from fpemu.kernels.plan import decode_plan, plan
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
@@ -64,8 +64,8 @@ def round(
     follow the overflow rule. Integers, complex numbers and objects are an InputError.
     """
     cast = cast_of(to, (rounding, overflow, subnormals, negative, zero))
-    array = float_array(x)
-    dtype = array.dtype if array is x else result_dtype(x, cast.format)
+    array, given = read_floats(x)
+    dtype = result_dtype(given, cast.format)
     if out is not None:
         check_out(out, array, dtype)
     draws = draws_of(cast, array, seed, offset, random_bits)
@@ -77,10 +77,10 @@ def round(
 
 
 def _count(array: Array, cast: Cast, draws: Draws | None, threads: int | None) -> Outcome:
+    """Count by rounding once more, so that a saturated result can be told from one in range."""
     from fpemu.outcomes import outcome_of, visible
 
-    shown = visible(cast)
-    loop = plan("round", shown, array.itemsize * 8, draws.bits if draws else 32)
+    loop = plan("round", visible(cast), array.itemsize * 8, draws.bits if draws else 32)
     rounded = run(loop, array, array.dtype, array.dtype, None, draws, threads)
     return outcome_of(array, rounded, cast)
 
@@ -89,18 +89,24 @@ def warmup(*to: Cast | Format | str, dtype: DTypeLike = np.float32) -> None:
     """Compile the loops of these casts now, each with its constants built in.
 
     >>> import fpemu
-    >>> fpemu.warmup("bf16")
+    >>> fpemu.warmup("bf16", "e4m3fn:overflow=saturate")
 
-    Otherwise a cast gets loops of its own once it has rounded some hundred million elements.
+    For round, encode and decode of float32 arrays, or dtype=np.float64. Otherwise a cast gets
+    loops of its own once it has rounded some hundred million elements. Other dtypes and unknown
+    names are refused.
     """
-    bits = np.dtype(dtype).itemsize * 8
-    if bits not in (32, 64) or np.dtype(dtype).kind != "f":
-        raise InputError(f"dtype {np.dtype(dtype).name}: casts are compiled for float32 or float64")
+    word = read_dtype(dtype)
+    if word not in (np.float32, np.float64):
+        raise InputError(f"dtype {word.name}: casts are compiled for float32 or float64")
+    bits = 8 * word.itemsize
     for name in to:
         cast = make_cast(name)
-        x = np.zeros(1, f"f{bits // 8}")
+        x, codes = np.zeros(1, word), np.zeros(1, code_dtype(cast.format))
         draws = draws_of(cast, x, 0, 0, None)
-        for verb, results in (("round", x.dtype), ("encode", code_dtype(cast.format))):
+        for verb, out in (("round", x), ("encode", codes)):
             loop = plan(verb, cast, bits, draws.bits if draws else 32)
             loop.specialise()
-            run(loop, x, results, results, None, draws, 1)
+            run(loop, x, out.dtype, out.dtype, None, draws, 1)
+        loop = decode_plan(cast.format, bits)
+        loop.specialise()
+        run(loop, codes, word, word, None, None, 1)

@@ -267,7 +267,7 @@ class Format:
             return cls(**facts)
         except TypeError as wrong:
             reason = str(wrong).replace("Format.__init__() ", "")
-            raise FormatError(f"format facts {dict(facts)!r}: {reason}") from None
+            raise FormatError(f"format facts {facts!r}: {reason}") from None
 
 
 _FLOAT32_MAX = Fraction((1 << 24) - 1) * Fraction(2) ** 104
@@ -351,6 +351,9 @@ def p3109(K: int, P: int, signed: bool = True, extended: bool = True) -> Format:
     for field, value in (("K", K), ("P", P)):
         if isinstance(value, bool) or not isinstance(value, int):
             raise FormatError(f"p3109 {field}={value!r}: must be an int")
+    for field, flag in (("signed", signed), ("extended", extended)):
+        if not isinstance(flag, bool):
+            raise FormatError(f"p3109 {field}={flag!r}: must be True or False")
     if not 3 <= K <= 15:
         raise FormatError(f"p3109 K={K}: the width must be 3 to 15 bits")
     largest = K - 1 if signed else K
@@ -364,8 +367,8 @@ def p3109(K: int, P: int, signed: bool = True, extended: bool = True) -> Format:
         P - 1,
         bias=1 << (exponent_bits - 1),
         nan=NaN.MINUS_ZERO if signed else NaN.TOP_CODE,
-        inf=bool(extended),
-        signed=bool(signed),
+        inf=extended,
+        signed=signed,
     )
 
 

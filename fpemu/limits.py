@@ -138,4 +138,6 @@ def word_limits(cast: Cast, bits: int) -> tuple[Array, tuple[str, str]]:
             bits_of(form.max),
         ))  # fmt: skip
         names.append(limits.beyond_outcome if limits else "saturated")
-    return np.array(rows, word.uint), (names[0], names[1])
+    table = np.array(rows, word.uint)
+    table.flags.writeable = False  # it is shared
+    return table, (names[0], names[1])

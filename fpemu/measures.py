@@ -73,12 +73,18 @@ def nextafter(x: ArrayLike, direction: ArrayLike, format: Format | str) -> Any:
     """
     form = find_format(format)
     array = _on_grid(float_array(x), form)
-    goal = np.broadcast_to(np.asarray(direction, np.float64), array.shape)
+    try:
+        goal = np.broadcast_to(np.asarray(direction, np.float64), array.shape)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"direction {direction!r}: must be a number, or numbers that broadcast to x's shape "
+            f"{array.shape}"
+        ) from None
     codes = np.asarray(encode(array, _plain(form))).astype(np.int64)
     magnitude = codes & ((1 << form.magnitude_bits) - 1)
     rank = np.where(np.signbit(array), -magnitude, magnitude)
     beyond = form.max_code + int(form.has_nan)  # one step past the largest value: inf or NaN
-    lowest = -beyond if form.signed else form.min_code
+    lowest = -beyond if form.signed else 0  # code 0 is zero, or E8M0's smallest
     step = (goal > array).astype(np.int64) - (goal < array)
     rank = np.clip(rank + step, lowest, beyond)
     negative = (rank < 0) | (rank == 0) & np.signbit(array)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from fpemu.arrays import float32_words
 from fpemu.errors import InputError
 from fpemu.kernels.pool import run_chunks
-from fpemu.tallies import float32_words
 
 __all__ = ["Moments", "moments", "squared_error"]
 

@@ -76,6 +76,9 @@ class Outcome:
             return NotImplemented
         return Outcome(*(getattr(self, f) + getattr(other, f) for f in _FIELDS))
 
+    def __radd__(self, other: object) -> Outcome:
+        return self if other == 0 else NotImplemented  # for sum()
+
     def to_json(self) -> dict[str, int]:
         """Return the counts as a JSON-ready dict."""
         return asdict(self)

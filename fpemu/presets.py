@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fpemu.cast import Cast
+from fpemu.cast import Cast, make_cast
+from fpemu.errors import UnknownFormatError, did_you_mean
 
-__all__ = ["CASTS", "PRESETS", "Preset"]
+__all__ = ["CASTS", "PRESETS", "Preset", "find_preset"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Preset:
 
 
 def _preset(name: str, cast: str, source: str, note: str = "") -> Preset:
-    return Preset(name, Cast.from_str(cast), source, note)
+    return Preset(name, make_cast(cast), source, note)
 
 
 _TORCH = "PyTorch 2.13, c10/util and Tensor.to"
@@ -120,3 +121,21 @@ PRESETS: Mapping[str, Preset] = MappingProxyType({p.name: p for p in _TABLE})
 
 #: Preset name -> Cast, read-only; `fpemu.casts` is this mapping.
 CASTS: Mapping[str, Cast] = MappingProxyType({p.name: p.cast for p in _TABLE})
+
+
+def find_preset(name: str) -> Cast:
+    """Return the Cast of a preset; an unknown name is refused with the closest known.
+
+    >>> from fpemu.presets import find_preset
+    >>> str(find_preset("cublas.tf32"))
+    'tf32:nearest_away'
+    """
+    if name in CASTS:
+        return CASTS[name]
+    system = name.partition(".")[0]
+    known = [n for n in CASTS if n.startswith(f"{system}.")] or sorted(
+        {n.partition(".")[0] + ".*" for n in CASTS}
+    )
+    raise UnknownFormatError(
+        f"unknown preset {name!r}; {did_you_mean(name, CASTS)}known: {', '.join(known)}"
+    )

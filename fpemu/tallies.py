@@ -12,20 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from fpemu.arrays import float_array
+from fpemu.arrays import float32_words
 from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError
 from fpemu.format import Format
 from fpemu.kernels.bucket import ROWS, SLOTS
 from fpemu.limits import Limits, cell_limits
-from fpemu.outcomes import Outcome, outcome_of, visible
+from fpemu.outcomes import Outcome
 from fpemu.tally_bytes import LIMIT, pack, unpack
 
-__all__ = ["Outcome", "Tally", "outcome_of", "tally", "visible"]
+__all__ = ["SCALE_LIMIT", "Outcome", "Tally", "exponent_of", "tally"]
 
 Array = np.ndarray[Any, Any]
 
-_SCALES = 300  # binary exponents of scales, either way
+#: Binary exponents of scales, either way.
+SCALE_LIMIT = 300
 
 
 class Tally:
@@ -144,7 +145,7 @@ class Tally:
         Refused with an InputError: stochastic casts and those whose limits are not edges of the
         slots (some formats of more than 10 mantissa bits); count them while rounding.
         """
-        return self._outcome(cell_limits(make_cast(to)), _exponent(scale))
+        return self._outcome(cell_limits(make_cast(to)), exponent_of(scale))
 
     def outcomes(self, to: Cast | Format | str, scales: Iterable[float]) -> list[Outcome]:
         """Return `outcome(to, scale)` for each scale.
@@ -155,7 +156,7 @@ class Tally:
         [1, 0, 1]
         """
         limits = cell_limits(make_cast(to))
-        return [self._outcome(limits, _exponent(scale)) for scale in scales]
+        return [self._outcome(limits, exponent_of(scale)) for scale in scales]
 
     def _outcome(self, limits: tuple[Limits | None, Limits | None], exponent: int) -> Outcome:
         sums = self._cumulative()
@@ -244,16 +245,17 @@ class Tally:
         return cls._make(*unpack(data))
 
 
-def _exponent(scale: float) -> int:
-    """Return k of the scale 2.0**k."""
+def exponent_of(scale: float) -> int:
+    """Return k of the scale 2.0**k, |k| <= SCALE_LIMIT; any other scale is an InputError."""
     try:
         significand, exponent = math.frexp(scale)
     except (TypeError, OverflowError):
         significand, exponent = 0.0, 0
-    if significand != 0.5 or not -_SCALES < exponent <= _SCALES + 1:
+    if significand != 0.5 or not -SCALE_LIMIT < exponent <= SCALE_LIMIT + 1:
         raise InputError(
-            f"scale={scale!r}: must be a power of two from 2.0**-{_SCALES} to 2.0**{_SCALES}; "
-            "for another, count while rounding: fpemu.round(x * scale, cast, count=True)"
+            f"scale={scale!r}: must be a power of two from 2.0**-{SCALE_LIMIT} to "
+            f"2.0**{SCALE_LIMIT}; for another, count while rounding: "
+            "fpemu.round(x * scale, cast, count=True)"
         )
     return exponent - 1
 
@@ -274,14 +276,3 @@ def tally(x: Any, *, threads: int | None = None) -> Tally:
     from fpemu.kernels.count import count
 
     return Tally._make(*count(words, threads))
-
-
-def float32_words(x: Any) -> Array:
-    """Return an array's float32 bit patterns, flat; what is not exactly float32 is refused."""
-    array = float_array(x)
-    if array.dtype != np.float32:
-        raise InputError(
-            f"dtype {array.dtype.name}: tallies and moments take float32 numbers; give "
-            "x.astype(np.float32) if you accept that rounding"
-        )
-    return np.ravel(array).view(np.uint32)

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Bodies", "build"]
+__all__ = ["Bodies", "build", "build_lead"]
 
 
 class Bodies(NamedTuple):
@@ -37,25 +37,10 @@ class Bodies(NamedTuple):
     decode: Callable[..., Any]  #: (code, facts) -> bits
 
 
-def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
-    """Return the scalar bodies for words of type U whose floats have `mantissa` fraction bits."""
-    width = 32 if mantissa == 23 else 64
-    WM = U(mantissa)
-    TOP = U(width - 1)
-    MAGNITUDE = U((1 << (width - 1)) - 1)
-    INF = U(((1 << (width - 1 - mantissa)) - 1) << mantissa)
-    FAR = U(mantissa + 1)  # from here on v lies wholly below the quantum
-    CLAMP = U(mantissa + 2)
-    ROOM = U(width - mantissa - 1)
+def build_lead(U: Any, jit: Callable[[Any], Any]) -> Any:
+    """Return lead_of(v): the index of the highest set bit of v < 2**32, and 0 for 0."""
     ZERO = U(0)
     ONE = U(1)
-    ONES = U((1 << width) - 1)
-
-    @jit
-    def gap_of(a):  # type: ignore[no-untyped-def]
-        """Left shift of the significand: exponent field - 1, and 0 among subnormals."""
-        field = U(a >> WM)
-        return ZERO if field == ZERO else U(field - ONE)
 
     @jit
     def lead_of(v):  # type: ignore[no-untyped-def]
@@ -72,6 +57,30 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
         lead = U(lead + step)
         v = U(v >> step)
         return U(lead + (ONE if v > ONE else ZERO))
+
+    return lead_of
+
+
+def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
+    """Return the scalar bodies for words of type U whose floats have `mantissa` fraction bits."""
+    width = 32 if mantissa == 23 else 64
+    WM = U(mantissa)
+    TOP = U(width - 1)
+    MAGNITUDE = U((1 << (width - 1)) - 1)
+    INF = U(((1 << (width - 1 - mantissa)) - 1) << mantissa)
+    FAR = U(mantissa + 1)  # from here on v lies wholly below the quantum
+    CLAMP = U(mantissa + 2)
+    ROOM = U(width - mantissa - 1)
+    ZERO = U(0)
+    ONE = U(1)
+    ONES = U((1 << width) - 1)
+    lead_of = build_lead(U, jit)
+
+    @jit
+    def gap_of(a):  # type: ignore[no-untyped-def]
+        """Left shift of the significand: exponent field - 1, and 0 among subnormals."""
+        field = U(a >> WM)
+        return ZERO if field == ZERO else U(field - ONE)
 
     @jit
     def top_of(v, gap, g, s):  # type: ignore[no-untyped-def]

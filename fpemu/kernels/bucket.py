@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fpemu.kernels.bits import build_lead
+
 __all__ = ["EDGES", "FINE", "ROWS", "SLOTS", "SLOT_OF_FINE", "Bodies", "build"]
 
 #: The edges of the slots as significands in [1, 2).
@@ -83,7 +85,7 @@ def build(U: Any, jit: Callable[[Any], Any]) -> Bodies:
     A target with a conversion from int to float or a count of leading zeros may use that in
     place of `float_bits`.
     """
-    ONE, ZERO = U(1), U(0)
+    ZERO = U(0)
     MANTISSA = U(23)
     FRACTION = U(0x7FFFFF)
     HIDDEN = U(0x800000)
@@ -98,25 +100,11 @@ def build(U: Any, jit: Callable[[Any], Any]) -> Bodies:
     def row(x):  # type: ignore[no-untyped-def]
         return U(x >> MANTISSA)
 
+    lead_of = build_lead(U, jit)
+
     @jit
     def left(x):  # type: ignore[no-untyped-def]
         return U(HIDDEN - U(x & FRACTION))
-
-    @jit
-    def lead_of(v):  # type: ignore[no-untyped-def]
-        """Index of the highest set bit of v, 0 < v < 2**32."""
-        lead = U(16) if v > U(0xFFFF) else ZERO
-        v = U(v >> lead)
-        step = U(8) if v > U(0xFF) else ZERO
-        lead = U(lead + step)
-        v = U(v >> step)
-        step = U(4) if v > U(0xF) else ZERO
-        lead = U(lead + step)
-        v = U(v >> step)
-        step = U(2) if v > U(3) else ZERO
-        lead = U(lead + step)
-        v = U(v >> step)
-        return U(lead + (ONE if v > ONE else ZERO))
 
     @jit
     def float_bits(distance):  # type: ignore[no-untyped-def]

@@ -11,7 +11,7 @@ from fpemu.cast import Cast
 from fpemu.format import Format
 from fpemu.kernels.params import WORDS, codes_of, general_shape, params_of
 
-__all__ = ["Plan", "decode_plan", "plan"]
+__all__ = ["Plan", "decode_plan", "forget", "new_plan", "plan"]
 
 #: Elements after which a Cast gets a loop of its own. Compiling one costs about 0.2 s, the
 #: general loop about 0.3 ns an element more than a special one; see docs/performance.md.
@@ -47,18 +47,33 @@ class Plan:
             self._special = self._make_special()
 
 
+_PLANS: dict[tuple[str, int, int, int], tuple[Cast, Plan]] = {}
+
+
 def plan(verb: str, cast: Cast, bits: int, random_bits: int) -> Plan:
-    """Return the plan for "round" or "encode" under a cast, for float32 or float64 words."""
-    key = (verb, bits, random_bits)
-    plans: dict[tuple[str, int, int], Plan] = cast._plans  # type: ignore[attr-defined]
-    found = plans.get(key)
-    if found is None:  # hashing a cast takes half a microsecond; equal casts share their plan
-        found = plans[key] = _plan(verb, cast, bits, random_bits)
-    return found
+    """Return the plan for "round" or "encode" under a cast, for float32 or float64 words.
+
+    Looked up by the cast's identity first, as hashing and comparing it takes half a microsecond
+    of every small call; equal casts share their plan.
+    """
+    key = (verb, id(cast), bits, random_bits)
+    found = _PLANS.get(key)
+    if found is None:
+        if len(_PLANS) >= 4096:  # of casts made in a loop; their loops stay compiled
+            _PLANS.clear()
+        found = _PLANS[key] = (cast, _shared_plan(verb, cast, bits, random_bits))
+    return found[1]  # the cast is kept beside it, so that its identity is not given away
 
 
-@lru_cache(maxsize=1024)
-def _plan(verb: str, cast: Cast, bits: int, random_bits: int) -> Plan:
+def forget() -> None:
+    """Drop every plan, and so what each has seen."""
+    _PLANS.clear()
+    _shared_plan.cache_clear()
+    decode_plan.cache_clear()
+
+
+def new_plan(verb: str, cast: Cast, bits: int, random_bits: int) -> Plan:
+    """Return a plan that has seen nothing yet."""
     from fpemu.kernels import cpu
 
     p = params_of(cast, bits, random_bits)
@@ -68,6 +83,9 @@ def _plan(verb: str, cast: Cast, bits: int, random_bits: int) -> Plan:
         lambda: cpu.general_loop(verb, bits, general_shape(p.shape)),
         np.array([*p.grid, *results], WORDS[bits].uint),
     )
+
+
+_shared_plan = lru_cache(maxsize=1024)(new_plan)
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero
-from fpemu.errors import FpemuError, MissingExtraError
+from fpemu.errors import FpemuError, InputError, MissingExtraError
 from fpemu.format import FORMATS, Format, NaN, find_format
 from fpemu.rounding import value_of
 
@@ -83,7 +83,7 @@ def ties(format: Format | str) -> st.SearchStrategy[float]:
     """
     form = find_format(format)
     if form.mantissa_bits == 23:
-        raise FpemuError(f"{form.name}: a float32 cannot lie halfway between two of its values")
+        raise InputError(f"{form.name}: a float32 cannot lie halfway between two of its values")
 
     def halfway(code: int, sign: float) -> float:
         low, high = form.exact_magnitude(code), form.exact_magnitude(code + 1)

@@ -246,7 +246,7 @@ def test_unknown_names(name):
 
 @pytest.mark.parametrize("name", [None, 16, np.float16, ["float16"]])
 def test_what_is_no_name_is_refused(name):
-    with pytest.raises(UnknownFormatError, match="must be a name or a fpemu.Format"):
+    with pytest.raises(UnknownFormatError, match=r"must be a name or a fpemu\.Format"):
         fpemu.finfo(name)
 
 

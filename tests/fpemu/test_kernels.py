@@ -286,7 +286,7 @@ def test_special_decode_loop():
 
 def test_a_plan_gets_its_own_loop_once_it_is_hot(monkeypatch):
     monkeypatch.setattr(plan, "HOT", 1000)
-    plan.plan.cache_clear()
+    plan.forget()
     cast = Cast("float16")
     loop = plan.plan("round", cast, 32, 32)
     x = directed_inputs(cast.format)[:600]
@@ -295,7 +295,7 @@ def test_a_plan_gets_its_own_loop_once_it_is_hot(monkeypatch):
         loop.run(x.view(np.uint32), out)
         assert (loop._special is not None) == special
         assert_same_bits(out.view(np.float32), second_round(cast, x), x)
-    plan.plan.cache_clear()
+    plan.forget()
 
 
 def test_chunks_cover_every_element_once():

@@ -113,3 +113,22 @@ def test_error_counts_what_is_not_finite_apart_and_survives_extremes() -> None:
     assert fpemu.error(big, big).to_json()["sqnr"] == "inf"
     with pytest.raises(InputError, match=r"shape \(2,\) and q \(3,\)"):
         fpemu.error(big, np.zeros(3))
+
+
+@pytest.mark.parametrize("name", ["binary8p4ue", "binary6p3uf", "binary8p2se", "binary5p2sf"])
+def test_nextafter_walks_through_every_value(name: str) -> None:
+    """Up from the lowest to the highest and back, in P3109 formats, unsigned ones too."""
+    values = np.unique(every_value(name))
+    assert np.array_equal(fpemu.nextafter(values[:-1], np.inf, name), values[1:])
+    assert np.array_equal(fpemu.nextafter(values[1:], -np.inf, name), values[:-1])
+    lowest = fpemu.nextafter(values[0], -np.inf, name)
+    form = fpemu.finfo(name)
+    beyond = -np.inf if form.inf and form.signed else np.nan if form.signed else values[0]
+    assert lowest == beyond or (np.isnan(lowest) and np.isnan(beyond))
+
+
+def test_directions_that_are_none_are_refused() -> None:
+    with pytest.raises(InputError, match="direction 'up': must be a number"):
+        fpemu.nextafter(np.float32(1), "up", "fp16")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="broadcast"):
+        fpemu.nextafter(np.ones(3, np.float32), np.ones(2), "fp16")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -195,9 +196,7 @@ def test_threads(threads, want):
 @pytest.mark.parametrize("cuts", [[1], [333, 334, 70_001], [SMALL + 1, 2 * SMALL - 1]])
 def test_pieces_with_offsets(cuts, want):
     ends = [0, *cuts, SIZE]
-    pieces = [
-        stochastic(X[a:b], offset=a) for a, b in zip(ends[:-1], ends[1:], strict=True)
-    ]
+    pieces = [stochastic(X[a:b], offset=a) for a, b in pairwise(ends)]
     assert_same_bits(np.concatenate(pieces), want, X)
 
 
