@@ -102,12 +102,17 @@ def visible(cast: Cast) -> Cast:
         return cast.replace(overflow=Overflow.IEEE)
     form = cast.format
     try:  # the same grid, continued above the largest value
-        return cast.replace(format=replace(form, exponent_bits=form.exponent_bits + 1))
+        return cast.replace(format=_continued(form))
     except FormatError:
         raise InputError(
             f"cast {cast}: overflow cannot be counted where the grid continues beyond float32; "
             "count another rounding"
         ) from None
+
+
+def _continued(form: Format) -> Format:
+    """The same grid with a binade more exponents: above the largest value it goes on."""
+    return replace(form, name=f"{form.name}+", exponent_bits=form.exponent_bits + 1)
 
 
 def outcome_of(x: Any, rounded: Any, to: Cast | Format | str) -> Outcome:
