@@ -7,10 +7,10 @@ from functools import reduce
 from operator import add
 
 from fpemu.analysis import tables
+from fpemu.analysis.asked import known
 from fpemu.analysis.records import KINDS, Event, Record, Scalar, check_kind, check_step
 from fpemu.analysis.store import Reader
 from fpemu.analysis.writer import Writer
-from fpemu.errors import InputError, did_you_mean
 from fpemu.moments import Moments
 from fpemu.tallies import Tally
 
@@ -113,12 +113,8 @@ class Contents:
             return iter(tables.scalars(connection, self._store.limits, name))
 
     def _check_selection(self, name: str | None, kind: str | None, step: int | None) -> None:
-        if name is not None and name not in (known := self.names()):
-            hint = did_you_mean(str(name), known)
-            raise InputError(
-                f"name {name!r} is not in trace {self.path or 'in memory'!r}; {hint}"
-                f"recorded: {', '.join(known[:20]) or 'nothing'}"
-            )
+        if name is not None:
+            known("name", [name], self.names(), self.path)
         if kind is not None:
             check_kind(kind)
         if step is not None:

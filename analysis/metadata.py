@@ -34,10 +34,12 @@ class Metadata(MutableMapping[str, Any]):
     """
 
     def __init__(
-        self, texts: Mapping[str, str], changed: Callable[[str, str | None], None]
+        self,
+        texts: Mapping[str, str],
+        change: Callable[[dict[str, str], str, str | None], None],
     ) -> None:
         self._texts = dict(texts)
-        self._changed = changed
+        self._change = change  # under the lock of the trace, for any thread
 
     def __getitem__(self, key: str) -> Any:
         try:
@@ -49,14 +51,12 @@ class Metadata(MutableMapping[str, Any]):
             ) from error
 
     def __setitem__(self, key: str, value: Any) -> None:
-        text = _text(key, value)
-        self._changed(key, text)
-        self._texts[key] = text
+        self._change(self._texts, key, _text(key, value))
 
     def __delitem__(self, key: str) -> None:
-        if key in self._texts:
-            self._changed(key, None)
-        del self._texts[key]
+        if key not in self._texts:
+            raise KeyError(key)
+        self._change(self._texts, key, None)
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._texts))

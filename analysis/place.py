@@ -11,11 +11,11 @@ import os
 import sqlite3
 import stat
 import time
-import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from fpemu.analysis.files import beside, new_file
 from fpemu.analysis.store import (
     check_path,
     check_trace,
@@ -103,9 +103,8 @@ def _open_to_write(path: str, made: str) -> sqlite3.Connection:
 
 def _put_in_place(path: str, fill: Callable[[sqlite3.Connection], None]) -> str:
     """Fill a database beside a path, give it that name in one step, and return its trace id."""
-    half = os.path.join(os.path.dirname(path), f".fpemu-{uuid.uuid4().hex[:12]}.tmp")
-    _new_file(half)
-    try:
+    with beside(path) as half, contextlib.ExitStack() as at_end:
+        at_end.callback(_remove, half)  # and what SQLite may have left beside it
         with contextlib.closing(connect(uri(half, "rwc"))) as connection:
             fill(connection)
             connection.execute("PRAGMA journal_mode = DELETE")  # the copy of a WAL file is one too
@@ -114,8 +113,6 @@ def _put_in_place(path: str, fill: Callable[[sqlite3.Connection], None]) -> str:
             if held and os.name == "nt":
                 held.close()  # Windows replaces no file that is open
             os.replace(half, path)
-    finally:
-        _remove(half)
     return made
 
 
@@ -142,15 +139,9 @@ def _locked(connection: sqlite3.Connection) -> bool:
     return _unless_busy(connection, "BEGIN EXCLUSIVE") is not None
 
 
-def _new_file(path: str) -> os.stat_result:
-    # By the system rather than SQLite: its errors say what is wrong.
-    with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), "wb") as file:
-        return os.fstat(file.fileno())
-
-
 def _claim(path: str) -> os.stat_result:
     try:
-        return _new_file(path)
+        return new_file(path)  # by the system rather than SQLite: its errors say what is wrong
     except FileExistsError:
         raise TraceError(
             f"trace {path!r} is there already; choose another name, or overwrite=True to replace it"

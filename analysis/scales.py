@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from typing import Any
 
+from fpemu.analysis.asked import several
 from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError
 from fpemu.format import Format
-from fpemu.tallies import Outcome, Tally
+from fpemu.tallies import Outcome, Tally, exponent_of
 
 __all__ = [
     "SCALES",
@@ -152,19 +154,16 @@ def _runs(flags: list[bool]) -> Iterator[tuple[int, int]]:
             start = None
 
 
-def powers_of_two(scales: Iterable[float]) -> list[float]:
-    """Check that every scale is a power of two, so that scaling is exact."""
-    factors = [float(scale) for scale in scales]
-    for scale in factors:
-        if not (math.isfinite(scale) and scale > 0 and math.frexp(scale)[0] == 0.5):
-            raise InputError(
-                f"scale {scale!r}: must be a power of two (scaling is then exact), such as "
-                "0.25, 1 or 1024"
-            )
-    return factors
+def powers_of_two(scales: float | Iterable[float]) -> list[float]:
+    """Check that every scale is a power of two, so that scaling is exact; one is a list of one."""
+    return [math.ldexp(1.0, exponent_of(scale)) for scale in several("scales", scales, Real, str)]
 
 
 def check_tolerance(tolerance: float) -> None:
     """Refuse a tolerance that is no fraction."""
-    if not 0.0 <= tolerance <= 1.0:
+    try:
+        fraction = bool(0.0 <= tolerance <= 1.0)
+    except (TypeError, ValueError):  # text; an array
+        fraction = False
+    if not fraction:
         raise InputError(f"tolerance {tolerance!r}: must be a fraction, from 0 to 1")

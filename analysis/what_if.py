@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fpemu.analysis.asked import casts, known
 from fpemu.analysis.scales import (
     SCALES,
     TOLERANCE,
@@ -14,8 +15,8 @@ from fpemu.analysis.scales import (
     powers_of_two,
     safe_scales,
 )
-from fpemu.cast import Cast, make_cast
-from fpemu.errors import InputError, did_you_mean
+from fpemu.analysis.totals import add_to
+from fpemu.cast import Cast
 from fpemu.format import Format
 from fpemu.tallies import Outcome, Tally
 
@@ -29,6 +30,7 @@ __all__ = [
     "Row",
     "SafeScales",
     "best_scale",
+    "grouped",
     "percent",
     "safe_scales",
     "whatif",
@@ -104,10 +106,10 @@ class Row:
 def whatif(
     trace: Trace,
     *,
-    formats: Iterable[str | Format | Cast] = FORMATS,
-    scales: Iterable[float] = SCALES,
-    names: Iterable[str] | None = None,
-    kinds: Iterable[str] | None = None,
+    formats: str | Format | Cast | Iterable[str | Format | Cast] = FORMATS,
+    scales: float | Iterable[float] = SCALES,
+    names: str | Iterable[str] | None = None,
+    kinds: str | Iterable[str] | None = None,
     per_step: bool = False,
 ) -> list[Row]:
     """Return one row for each tensor, format and scale: the exact counts of what would be lost.
@@ -123,47 +125,34 @@ def whatif(
     float16 1024.0 0.0
 
     formats: names, Formats or Casts. scales: powers of two. names, kinds: only these tensors.
+    Of each, one is as good as a list of one.
     per_step: a row for each recorded step too, instead of one for all steps together.
     Values are counted as recorded, before the cast; zeros, NaN and infinite values are counted
-    apart in `row.outcome` and are in no percentage. Stochastic casts are refused (InputError).
+    apart in `row.outcome` and are in no percentage. Stochastic casts are refused, and so are two
+    different ones that print alike (InputError).
     """
-    casts = [(str(cast), cast) for cast in dict.fromkeys(map(make_cast, formats))]
+    tried = [(str(cast), cast) for cast in casts(formats)]
     factors = powers_of_two(scales)
     return [
         Row(name, kind, step, text, scale, outcome)
         for (name, kind, step), tally in grouped(trace, names, kinds, per_step).items()
-        for text, cast in casts
+        for text, cast in tried
         for scale, outcome in zip(factors, tally.outcomes(cast, factors), strict=True)
     ]
 
 
 def grouped(
     trace: Trace,
-    names: Iterable[str] | None = None,
-    kinds: Iterable[str] | None = None,
+    names: str | Iterable[str] | None = None,
+    kinds: str | Iterable[str] | None = None,
     per_step: bool = False,
 ) -> dict[tuple[str, str, int | None], Tally]:
     """Return the tallies of a trace by (name, kind, step or None), in the order of recording."""
-    keep_names = known("tensor", names, trace.names())
-    keep_kinds = known("kind", kinds, trace.kinds())
+    keep_names = known("name", names, trace.names(), trace.path)
+    keep_kinds = known("kind", kinds, trace.kinds(), trace.path)
     totals: dict[tuple[str, str, int | None], Tally] = {}
     for record in trace.records():
         if record.name in keep_names and record.kind in keep_kinds:
-            key = (record.name, record.kind, record.step if per_step else None)
-            totals[key] = totals[key] + record.tally if key in totals else record.tally
+            step = record.step if per_step else None
+            add_to(totals, (record.name, record.kind, step), record.tally)
     return totals
-
-
-def known(what: str, wanted: Iterable[str] | None, recorded: Iterable[str]) -> set[str]:
-    """Return the names asked for as a set (None: all), each checked against the recorded ones."""
-    there = list(recorded)
-    if wanted is None:
-        return set(there)
-    asked = list(wanted)
-    for name in asked:
-        if name not in there:
-            raise InputError(
-                f"{what} {name!r} is not in the trace; {did_you_mean(name, there)}"
-                f"recorded: {', '.join(there[:20]) or 'nothing'}"
-            )
-    return set(asked)

@@ -58,10 +58,14 @@ class Writer:
         with self._changing():
             self._scalars.append(scalar)
 
-    def add_metadata(self, key: str, text: str | None) -> None:
-        """Take a value of the metadata as JSON text; None takes the key away."""
+    def add_metadata(self, texts: dict[str, str], key: str, text: str | None) -> None:
+        """Take a value of the metadata as JSON text, in `texts` too; None takes the key away."""
         with self._changing():
             self._metadata[key] = text
+            if text is None:
+                texts.pop(key, None)
+            else:
+                texts[key] = text
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:

@@ -8,7 +8,7 @@ import fpemu
 from fpemu.analysis.bench.peers import Array, Calls
 from fpemu.cast import make_cast
 from fpemu.format import Format
-from fpemu.kernels.plan import plan
+from fpemu.kernels.plan import new_plan
 from fpemu.kernels.pool import run_chunks
 
 __all__ = ["general", "small", "special"]
@@ -32,7 +32,7 @@ def general(form: Format, x: Array, out: Array, threads: int) -> Calls:
 
     def run() -> None:
         # a plan that has seen nothing yet: one that has seen much compiles a loop of its own
-        fresh = plan.__wrapped__("round", cast, 32, 32)
+        fresh = new_plan("round", cast, 32, 32)
         run_chunks(lambda a, b: fresh.run(words[a:b], results[a:b]), x.size, threads)
 
     return Calls(run, run, run)

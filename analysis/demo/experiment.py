@@ -6,10 +6,11 @@ Once in float32, which is recorded; once rounded to the format; once rounded wit
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import fpemu
+from fpemu.analysis.demo.network import Rounding
 from fpemu.analysis.demo.training import Recipe, Run, Step, train
 from fpemu.analysis.demo.watch import Recorder, Reporter
 from fpemu.analysis.digits import ATTRIBUTION, digits
@@ -29,8 +30,8 @@ Progress = Callable[[str, int, float], None]
 class Setup:
     """What is asked for."""
 
-    to: Cast = make_cast("float16")
-    recipe: Recipe = Recipe()
+    to: Cast = field(default_factory=lambda: make_cast("float16"))
+    recipe: Recipe = field(default_factory=Recipe)
     loss_scale: float | None = None  #: None: the one that the float32 run advises
     spoil: Spoil | None = None
     recorded: int = 40  #: steps, about; each step that leaves the range comes on top
@@ -62,10 +63,12 @@ def run(setup: Setup, progress: Progress = lambda run, step, loss: None) -> Expe
     data, trace = digits(), Trace(metadata=_facts(setup))
     spoil = setup.spoil.change(cast) if setup.spoil else None
 
-    def train_one(name: str, round: Any, watch: Any, loss_scale: float | None = None) -> Run:
+    def train_one(
+        name: str, round: Rounding, watch: Callable[[Step], None], loss_scale: float | None = None
+    ) -> Run:
         def both(step: Step) -> None:
             watch(step)
-            progress(name, step.number, step.loss)
+            progress(Run(name, loss_scale).name, step.number, step.loss)
 
         return train(
             name, data, recipe, round, loss_scale=loss_scale, change=spoil, watch=both
@@ -74,14 +77,14 @@ def run(setup: Setup, progress: Progress = lambda run, step, loss: None) -> Expe
     def rounded(x: Any) -> Any:
         return fpemu.round(x, cast, threads=1)
 
-    recorder = Recorder(trace, cast, recipe, setup.recorded)
+    recorder, to = Recorder(trace, cast, recipe, setup.recorded), str(cast)
     runs = [train_one("float32", lambda x: x, recorder)]
     scale = setup.loss_scale or _advised(trace, cast)
-    runs.append(train_one(str(cast), rounded, Reporter(trace, str(cast))))
-    if setup.loss_scale or scale != 1.0:
-        name = f"{cast}, loss scale {_power(scale)}"
-        runs.append(train_one(name, rounded, Reporter(trace, name), scale))
-    trace.metadata["recorded"] = f"every {recorder.every} steps, and where a tensor leaves the range"
+    for used in (None, scale):
+        if used != 1.0 or setup.loss_scale:
+            watch = Reporter(trace, Run(to, used).name)
+            runs.append(train_one(to, rounded, watch, used))
+    trace.metadata["recorded"] = f"every {recorder.every} steps, and each that leaves the range"
     trace.metadata["runs"] = [_row(run) for run in runs]
     return Experiment(setup, trace, tuple(runs), scale)
 
@@ -114,16 +117,12 @@ def _facts(setup: Setup) -> dict[str, Any]:
 
 def _row(run: Run) -> dict[str, Any]:
     return {
-        "run": run.name,
+        "run": run.format,
         "test_accuracy_percent": 100 * run.test_accuracy,
         "train_loss": run.train_loss,
-        "loss_scale": run.final_loss_scale,
+        "loss_scale": run.loss_scale,
+        "final_loss_scale": run.final_loss_scale,
         "skipped_steps": run.skipped,
         "diverged_at_step": run.diverged_at,
     }
 
-
-def _power(scale: float) -> str:
-    from fpemu.analysis.report.numbers import power
-
-    return power(scale)

@@ -7,16 +7,30 @@ identity, or any `fpemu.Cast`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Gradients", "Network", "Signals", "backward", "cross_entropy", "forward"]
+__all__ = [
+    "Gradients",
+    "Network",
+    "Signals",
+    "backward",
+    "cross_entropy",
+    "forward",
+    "layer_names",
+]
 
 Array = np.ndarray[Any, Any]
 Rounding = Callable[[Array], Array]
+
+
+def layer_names(layers: int) -> tuple[str, ...]:
+    """Return what the layers are called."""
+    return (*(f"hidden{i}" for i in range(1, layers)), "output")
 
 
 @dataclass(frozen=True)
@@ -24,7 +38,7 @@ class Network:
     """Layers of weights and biases, with tanh between them."""
 
     names: tuple[str, ...]
-    weights: tuple[Array, ...]  #: one (inputs, outputs) each, changed in place by training
+    weights: tuple[Array, ...]  #: one (inputs, outputs) each
     biases: tuple[Array, ...]
 
     @classmethod
@@ -32,11 +46,10 @@ class Network:
         cls, widths: Sequence[int], rng: np.random.Generator, dtype: Any = np.float32
     ) -> Network:
         """Return a network with random weights, uniform in +-1/sqrt(inputs) (PyTorch's default)."""
-        pairs = list(zip(widths, widths[1:], strict=False))
-        names = [f"hidden{i}" for i in range(1, len(pairs))] + ["output"]
+        pairs = list(itertools.pairwise(widths))
         weights = [rng.uniform(-1, 1, pair) / np.sqrt(pair[0]) for pair in pairs]
         return cls(
-            tuple(names),
+            layer_names(len(pairs)),
             tuple(weight.astype(dtype) for weight in weights),
             tuple(np.zeros(outputs, dtype) for _, outputs in pairs),
         )
@@ -71,7 +84,8 @@ def forward(
     change: Callable[[str, Array], Array] = _as_it_is,
 ) -> Signals:
     """Return the signals of a batch of images; `change(layer, output)` may spoil an output."""
-    inputs, outputs = [round(images)], []
+    inputs = [round(images)]
+    outputs: list[Array] = []
     weights = [round(weight) for weight in network.weights]
     for name, weight, bias in zip(network.names, weights, network.biases, strict=True):
         if outputs:

@@ -45,9 +45,9 @@ class Step:
     loss: float
     loss_scale: float
     signals: Signals
-    gradients: Gradients  #: times the loss scale, and as the weights see them after `unscaled`
-    updates: tuple[Array, ...]  #: what was added to each weight; empty if the step was skipped
-    network: Network  #: after the step
+    gradients: Gradients  #: times the loss scale
+    updates: tuple[Array, ...]  #: what is added to each weight; empty if the step is skipped
+    network: Network  #: before the step
 
     @property
     def skipped(self) -> bool:
@@ -59,7 +59,7 @@ class Step:
 class Run:
     """One training run and how it ended."""
 
-    name: str
+    format: str  #: what it was rounded to
     loss_scale: float | None  #: at the start; None: no loss scaling
     losses: list[float] = field(default_factory=list)
     skipped: int = 0  #: steps
@@ -69,9 +69,14 @@ class Run:
     test_accuracy: float = 0.0
     train_loss: float = 0.0  #: mean over all training images, at the end
 
+    @property
+    def name(self) -> str:
+        """The format, and the loss scale if there is one."""
+        return self.format + (f", loss scale {self.loss_scale:g}" if self.loss_scale else "")
+
 
 def train(
-    name: str,
+    format: str,
     data: Digits,
     recipe: Recipe,
     round: Rounding,
@@ -82,6 +87,7 @@ def train(
 ) -> Run:
     """Train one network and return how it went.
 
+    format: what the run is called.
     round: what every matrix product's inputs, outputs and gradients go through.
     loss_scale: multiplies the loss's gradient; a step whose gradients are not finite is then
     skipped and the scale halved, as every framework's loss scaler does. Without it such a step is
@@ -91,7 +97,7 @@ def train(
     rng = np.random.default_rng(recipe.seed)
     network = Network.start(recipe.widths, rng)
     optimizer = _Momentum(network, recipe)
-    run = Run(name, loss_scale)
+    run = Run(format, loss_scale)
     scale = loss_scale or 1.0
     with np.errstate(all="ignore"):  # NaN and infinity are what is looked for
         for number, chosen in enumerate(_batches(len(data.train_labels), recipe, rng)):
@@ -100,9 +106,12 @@ def train(
             loss, slope = cross_entropy(signals.outputs[-1], data.train_labels[chosen])
             gradients = backward(signals, slope * slope.dtype.type(scale), round)
             skip = loss_scale is not None and not _finite(gradients)
-            updates = () if skip else optimizer.step(number, gradients, scale)
+            updated, updates = (network, ()) if skip else optimizer.step(
+                network, number, gradients, scale
+            )  # fmt: skip
             run.losses.append(loss)
             watch(Step(number, loss, scale, signals, gradients, updates, network))
+            network = updated
             if skip:
                 run.skipped += 1
                 scale /= 2
@@ -132,27 +141,28 @@ class _Momentum:
     """Stochastic gradient descent with momentum, in float32."""
 
     def __init__(self, network: Network, recipe: Recipe) -> None:
-        self._network, self._recipe = network, recipe
-        self._speeds = [np.zeros_like(p) for p in (*network.weights, *network.biases)]
+        self._recipe = recipe
+        self._weights = [np.zeros_like(weight) for weight in network.weights]
+        self._biases = [np.zeros_like(bias) for bias in network.biases]
 
-    def step(self, number: int, gradients: Gradients, scale: float) -> tuple[Array, ...]:
-        """Change the network in place; return the weights' updates."""
-        recipe, network = self._recipe, self._network
+    def step(
+        self, network: Network, number: int, gradients: Gradients, scale: float
+    ) -> tuple[Network, tuple[Array, ...]]:
+        """Return the network after a step, and what was added to its weights."""
+        recipe = self._recipe
         rate = recipe.rate * (1 - number / recipe.steps)
-        weights = [
-            gradient / scale + recipe.decay * weight
-            for gradient, weight in zip(gradients.weights, network.weights, strict=True)
-        ]
-        slopes = [*weights, *(gradient / scale for gradient in gradients.biases)]
-        updates = []
-        for speed, slope, values in zip(
-            self._speeds, slopes, (*network.weights, *network.biases), strict=True
-        ):
-            speed *= recipe.momentum
-            speed += slope
-            updates.append(-rate * speed)
-            values += updates[-1]
-        return tuple(updates[: len(network.weights)])
+        decays = [recipe.decay * weight for weight in network.weights]
+        slopes = [g / scale + d for g, d in zip(gradients.weights, decays, strict=True)]
+        self._weights = self._faster(self._weights, slopes)
+        self._biases = self._faster(self._biases, [g / scale for g in gradients.biases])
+        updates = tuple(-rate * speed for speed in self._weights)
+        shifts = [-rate * speed for speed in self._biases]
+        weights = tuple(w + u for w, u in zip(network.weights, updates, strict=True))
+        biases = tuple(b + s for b, s in zip(network.biases, shifts, strict=True))
+        return Network(network.names, weights, biases), updates
+
+    def _faster(self, speeds: list[Array], slopes: list[Array]) -> list[Array]:
+        return [self._recipe.momentum * v + s for v, s in zip(speeds, slopes, strict=True)]
 
 
 def _finish(run: Run, network: Network, data: Digits, round: Rounding) -> None:

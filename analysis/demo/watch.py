@@ -45,8 +45,8 @@ def _tensors(step: Step) -> Iterator[tuple[str, str, Array]]:
     """The tensors of a step, in the order in which it meets them."""
     names, layers = step.network.names, range(len(step.network.names))
     for i in layers:
-        yield names[i], "activation", step.signals.outputs[i]
         yield names[i], "weight", step.signals.weights[i]
+        yield names[i], "activation", step.signals.outputs[i]
     for i in reversed(layers):
         yield names[i], "activation_gradient", step.gradients.outputs[i]
         yield names[i], "weight_gradient", step.gradients.weights[i]

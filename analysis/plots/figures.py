@@ -6,17 +6,16 @@ pyplot keeps every figure alive and picks a window system; a server or a thread 
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import html
 import io
 import os
 import re
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fpemu.analysis.files import write_bytes
 from fpemu.analysis.plots.names import plain
 from fpemu.errors import InputError
 
@@ -106,7 +105,7 @@ def save(plot: Axes | Figure, path: str | os.PathLike[str]) -> Path:
         raise InputError(
             f"{str(path)!r}: a plot is written as {', '.join(_WRITERS)}; end the name in one"
         ) from None
-    _write(path, render(plot))
+    write_bytes(path, render(plot))
     return path
 
 
@@ -163,20 +162,3 @@ def _replace_ids(svg: str, new: dict[str, str]) -> str:
         lambda found: found[1] + new.get(found[2], found[2]),
         svg,
     )
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write beside the target and rename, so that no half file is ever seen under its name."""
-    beside = path.with_name(f".{path.name[:80]}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        with open(beside, "xb") as file:
-            file.write(data)
-        os.replace(beside, path)
-    except (OSError, ValueError) as wrong:  # ValueError: a NUL in the name
-        reason = getattr(wrong, "strerror", None) or str(wrong)
-        raise InputError(
-            f"cannot write {str(path)!r}: {reason}; give a file in a folder that can be written"
-        ) from None
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            beside.unlink()

@@ -8,7 +8,7 @@ import numpy as np
 
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import Band, ExponentHeatmap, UnderflowHeatmap
-from fpemu.analysis.plots.compute.counts import BINADES, log2_scale
+from fpemu.analysis.plots.compute.counts import BINADES
 from fpemu.analysis.plots.figures import new_axes
 from fpemu.analysis.plots.names import power, shorten, shorten_all
 from fpemu.analysis.plots.style import (
@@ -21,6 +21,7 @@ from fpemu.analysis.plots.style import (
     set_xlabel,
     thin,
 )
+from fpemu.tallies import exponent_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +83,7 @@ def exponent_heatmap(
     ax.set_xticks(ticks, labels, **TEXT)
     set_xlabel(ax, "|x|, one column for each power of two")
     if source.band:
-        _draw_limits(ax, source.band, log2_scale(source.scale), (low, high))
+        _draw_limits(ax, source.band, exponent_of(source.scale), (low, high))
     return ax
 
 
@@ -128,7 +129,7 @@ def underflow_heatmap(
 
 
 def _scaled(scale: float) -> str:
-    return f" at scale {power(log2_scale(scale))}" if scale != 1.0 else ""
+    return f" at scale {power(exponent_of(scale))}" if scale != 1.0 else ""
 
 
 def _exponent_title(data: ExponentHeatmap) -> str:
@@ -151,7 +152,7 @@ def _binades(data: ExponentHeatmap) -> tuple[int, int]:
     ends = [int(used[0]), int(used[-1]) + 1] if used.size else [-1, 1]
     band = data.band
     if band and not band.wide:
-        shift = log2_scale(data.scale)
+        shift = exponent_of(data.scale)
         ends += [int(np.floor(band.low)) - shift - 1, int(np.ceil(band.high)) - shift + 1]
     return max(min(ends), BINADES[0]), min(max(ends), BINADES[-1] + 1)
 

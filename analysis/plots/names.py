@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-__all__ = ["arrow", "percent", "plain", "power", "shorten", "shorten_all"]
+from fpemu.analysis import shown
+
+__all__ = ["arrow", "plain", "power", "shorten", "shorten_all"]
 
 
 @lru_cache(maxsize=16)
@@ -33,10 +35,7 @@ def plain(name: object) -> str:
     >>> plain("a\n$b_^\u202e")
     'a\\n$b_^\\u202e'
     """
-    return "".join(
-        c if c.isprintable() and _has_glyphs(c) else c.encode("unicode_escape").decode()
-        for c in str(name)
-    )
+    return "".join(c if _has_glyphs(c) else shown.spelled(c) for c in shown.plain(name))
 
 
 def shorten(name: object, limit: int = 40) -> str:
@@ -46,11 +45,7 @@ def shorten(name: object, limit: int = 40) -> str:
     >>> shorten("decoder.layers.11.self_attention.output.weight", 20)
     'decoder.l…put.weight'
     """
-    text = plain(name)
-    if len(text) <= limit:
-        return text
-    head = (limit - 1) // 2
-    return f"{text[:head]}…{text[head + 1 - limit:]}"
+    return shown.shorten(plain(name), limit)
 
 
 def shorten_all(names: Iterable[object], limit: int = 40) -> tuple[list[str], str]:
@@ -95,8 +90,3 @@ def power(exponent: int) -> str:
 def arrow(sign: str) -> str:
     """Return an arrow, or < and > where the font lacks it."""
     return sign if _has_glyphs(sign) else {"←": "<", "→": ">"}[sign]
-
-
-def percent(value: float) -> str:
-    """Return a percentage with two significant digits: '0.1 %', '12 %'."""
-    return f"{value:.2g} %" if value < 99.5 else f"{value:.3g} %"

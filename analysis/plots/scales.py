@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import LostByScale
-from fpemu.analysis.plots.compute.counts import FORMATS, log2_scale
+from fpemu.analysis.plots.compute.counts import FORMATS
 from fpemu.analysis.plots.figures import new_axes
-from fpemu.analysis.plots.names import percent, power
+from fpemu.analysis.plots.names import power
 from fpemu.analysis.plots.style import (
     GREY,
     MARKS,
@@ -22,7 +22,9 @@ from fpemu.analysis.plots.style import (
     set_xlabel,
 )
 from fpemu.analysis.scales import SCALES, TOLERANCE
+from fpemu.analysis.shown import share
 from fpemu.errors import InputError
+from fpemu.tallies import exponent_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +77,7 @@ def lost_by_scale(
     set_title(ax, title)
     if not source.nonzero or not source.labels:
         return nothing(ax, "no non-zero values recorded" if source.labels else "no format given")
-    low, high = (log2_scale(source.scales[end]) for end in (0, -1))
+    low, high = (exponent_of(source.scales[end]) for end in (0, -1))
     ax.set_xlim(low - 0.5, high + 0.5)
     _scale_y(ax, source.tolerance)
     handles = [_draw_line(ax, source, row) for row in range(len(source.labels))]
@@ -91,7 +93,7 @@ def lost_by_scale(
 
 
 def _entry(label: str, safe: SafeScales) -> str:
-    best = power(log2_scale(safe.best))
+    best = power(exponent_of(safe.best))
     return f"{label}: best {best}" if safe.safe else f"{label}: none is safe, best {best}"
 
 
@@ -114,7 +116,7 @@ def _linear(tolerance: float) -> float:
 
 def _draw_line(ax: Axes, data: LostByScale, row: int) -> Any:
     mark, best = MARKS[row], data.safe[row].best
-    exponents = [log2_scale(scale) for scale in data.scales]
+    exponents = [exponent_of(scale) for scale in data.scales]
     percents = 100.0 * data.share[row]
     (line,) = ax.plot(
         exponents,
@@ -136,7 +138,7 @@ def _draw_safe(ax: Axes, data: LostByScale, row: int) -> None:
     safe, tall = data.safe[row], _linear(data.tolerance) / len(data.labels)
     if safe.low is None or safe.high is None:
         return
-    left, right = log2_scale(safe.low) - 0.5, log2_scale(safe.high) + 0.5
+    left, right = exponent_of(safe.low) - 0.5, exponent_of(safe.high) + 0.5
     look: dict[str, Any] = {"color": MARKS[row].colour, "alpha": 0.6, "linewidth": 0}
     ax.barh(-(row + 0.5) * tall, right - left, 0.8 * tall, left, **look)
 
@@ -147,7 +149,7 @@ def _draw_tolerance(ax: Axes, tolerance: float) -> None:
     ax.text(
         0.995,
         100 * tolerance,
-        f"tolerance {percent(100 * tolerance)}",
+        f"tolerance {share(100 * tolerance)}",
         ha="right",
         va="bottom",
         fontsize="x-small",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from fpemu.analysis.records import Record, check_kind
+from fpemu.analysis.totals import Total, add_to
 from fpemu.analysis.trace import Trace
 from fpemu.errors import InputError
 from fpemu.tallies import Tally, tally
@@ -13,12 +14,12 @@ from fpemu.tallies import Tally, tally
 if TYPE_CHECKING:
     import numpy as np
 
-    Numbers: TypeAlias = Tally | np.ndarray[Any, Any]
-    Source: TypeAlias = (
-        Trace | Iterable[Record] | Numbers | Mapping[str, Numbers | Mapping[int, Numbers]]
-    )
+__all__ = ["Cell", "Numbers", "Source", "cells", "row_labels", "tensors"]
 
-__all__ = ["Cell", "cells", "row_labels", "tensors"]
+Numbers: TypeAlias = "Tally | np.ndarray[Any, Any]"
+Source: TypeAlias = (
+    "Trace | Iterable[Record | Total] | Numbers | Mapping[str, Numbers | Mapping[int, Numbers]]"
+)
 
 
 class Cell(NamedTuple):
@@ -51,8 +52,7 @@ def tensors(source: Source, **selection: Any) -> dict[tuple[str, str], Tally]:
     """Return the tally of each (name, kind), all steps selected together."""
     totals: dict[tuple[str, str], Tally] = {}
     for cell in cells(source, **selection):
-        key = (cell.name, cell.kind)
-        totals[key] = totals[key] + cell.tally if key in totals else cell.tally
+        add_to(totals, (cell.name, cell.kind), cell.tally)
     return totals
 
 
@@ -74,9 +74,12 @@ def _all_cells(source: Any) -> Iterator[Cell | Record]:
         yield Cell("", "", 0, _tally(source))
     elif isinstance(source, Iterable) and not isinstance(source, str | bytes):
         for record in source:
-            if not isinstance(record, Record):
+            if isinstance(record, Total):  # no step of its own: like a mapping without steps
+                yield Cell(record.name, record.kind, 0, record.tally)
+            elif isinstance(record, Record):
+                yield record
+            else:
                 raise InputError(_refusal(record))
-            yield record
     else:
         raise InputError(_refusal(source))
 

@@ -12,8 +12,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fpemu.analysis.files import write_text
     from fpemu.analysis.report import html, text
-    from fpemu.analysis.report.files import write_text
     from fpemu.analysis.report.summary import SCHEMA, Report, build
     from fpemu.analysis.report.verdict import Status, Verdict
 
@@ -21,19 +21,19 @@ __all__ = ["SCHEMA", "Report", "Status", "Verdict", "build", "html", "text", "wr
 
 # Loaded on first use: `fpemu --help` imports the commands beside this file and nothing more.
 _HOME = {
-    "SCHEMA": "summary",
-    "Report": "summary",
-    "build": "summary",
-    "write_text": "files",
-    "Status": "verdict",
-    "Verdict": "verdict",
+    "SCHEMA": f"{__name__}.summary",
+    "Report": f"{__name__}.summary",
+    "build": f"{__name__}.summary",
+    "write_text": "fpemu.analysis.files",
+    "Status": f"{__name__}.status",
+    "Verdict": f"{__name__}.verdict",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_HOME.get(name, name)}")
+    module = importlib.import_module(_HOME.get(name, f"{__name__}.{name}"))
     value = getattr(module, name) if name in _HOME else module
     globals()[name] = value
     return value

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fpemu.analysis.report.files import check_folder
+from fpemu.analysis.files import check_folder
 from fpemu.errors import FpemuError, InputError
 
 if TYPE_CHECKING:
@@ -52,17 +53,19 @@ def _casts(
 
 def _scales(context: click.Context, parameter: click.Parameter, value: str) -> tuple[float, ...]:
     """Read 'LOW:HIGH' or a list of exponents of two."""
-    try:
+    from fpemu.tallies import SCALE_LIMIT
+
+    exponents: Sequence[int] = ()
+    with contextlib.suppress(ValueError):
         if ":" in value:
             low, high = (int(part) for part in value.split(":"))
-            exponents = list(range(low, high + 1))
+            exponents = range(low, high + 1)
         else:
-            exponents = [int(part) for part in value.replace(",", " ").split()]
-    except ValueError:
-        exponents = []
-    if not exponents or not all(-300 <= k <= 300 for k in exponents):
+            exponents = sorted(int(part) for part in value.replace(",", " ").split())
+    if not exponents or max(-exponents[0], exponents[-1]) > SCALE_LIMIT:
         raise click.BadParameter(
-            f"{value!r}: give exponents of two from -300 to 300, as '-8:24' or '0,3,7,10'"
+            f"{value!r}: give exponents of two from -{SCALE_LIMIT} to {SCALE_LIMIT}, "
+            "as '-8:24' or '0,3,7,10'"
         )
     return tuple(math.ldexp(1.0, k) for k in exponents)
 
@@ -75,6 +78,10 @@ _SCALES = click.option(
 _OUT = click.option(
     "--out", type=click.Path(path_type=str, dir_okay=False), metavar="FILE",
     help="Write a file instead of printing: .html, .json or .txt, by its suffix.",
+)  # fmt: skip
+_TOLERANCE = click.option(
+    "--tolerance", type=float, default=0.1, show_default=True, metavar="PERCENT",
+    help="Share of its non-zero values that a tensor may lose.",
 )  # fmt: skip
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
@@ -96,8 +103,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for pr
     "gradients.",
 )  # fmt: skip
 @_SCALES
-@click.option("--tolerance", type=float, default=0.1, show_default=True, metavar="PERCENT",
-              help="Share of its non-zero values that a tensor may lose.")  # fmt: skip
+@_TOLERANCE
 @click.option("--rows", type=click.IntRange(min=1), default=20, show_default=True,
               help="Rows of each table in the printed report.")  # fmt: skip
 @_JSON
@@ -169,7 +175,7 @@ def _deliver(body: str, out: str | None) -> None:
     if out is None:
         click.echo(body, nl=False)
         return
-    from fpemu.analysis.report.files import write_text
+    from fpemu.analysis.files import write_text
 
     write_text(out, body)
     click.echo(f"wrote {out}", err=True)
@@ -183,8 +189,7 @@ def _deliver(body: str, out: str | None) -> None:
 @click.option("--kind", "kinds", multiple=True, help="Only this kind of tensor (repeatable).")
 @click.option("--name", "names", multiple=True, help="Only this tensor (repeatable).")
 @click.option("--per-step", is_flag=True, help="A row for each step, not all steps together.")
-@click.option("--tolerance", type=float, default=0.1, show_default=True, metavar="PERCENT",
-              help="Share of its non-zero values that a tensor may lose.")  # fmt: skip
+@_TOLERANCE
 @_JSON
 @_OUT
 @_one_line

@@ -2,79 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fpemu.analysis.records import Record
-from fpemu.analysis.report.rows import HARD, Event
+from fpemu.analysis.plots.compute import UnderflowHeatmap, underflow_of
+from fpemu.analysis.report.rows import HARD, Incident
+from fpemu.analysis.totals import Total, add_to
 from fpemu.analysis.what_if import percent
-from fpemu.cast import Cast
-from fpemu.moments import Moments
-from fpemu.tallies import Tally
 
 if TYPE_CHECKING:
+    from fpemu.analysis.records import Record
     from fpemu.analysis.trace import Trace
+    from fpemu.cast import Cast
+    from fpemu.tallies import Outcome
 
 __all__ = ["Gathered", "gather"]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Gathered:
-    """What is summed up of one tensor while the records pass."""
+    """What one pass over a trace finds; the trace may grow afterwards."""
 
-    name: str
-    kind: str
-    shape: tuple[int, ...]
-    tally: Tally
-    moments: Moments
-    steps: int = 1
-
-    def add(self, record: Record) -> None:
-        self.tally = self.tally + record.tally
-        self.moments = self.moments + record.moments
-        self.steps += 1
-
-    def record(self) -> Record:
-        """All steps as one record."""
-        return Record(self.name, self.kind, 0, self.shape, self.tally, self.moments, self.steps)
+    totals: tuple[Total, ...]  #: in the order of recording
+    incidents: tuple[Incident, ...]  #: in the order of time
+    underflow: UnderflowHeatmap  #: tensor by tensor and step by step
 
 
-def gather(
-    trace: Trace, cast: Cast, tolerance: float
-) -> tuple[list[Gathered], tuple[Event, ...]]:
+def gather(trace: Trace, cast: Cast, tolerance: float) -> Gathered:
     """Sum the records by tensor, and collect what happened at which step."""
-    tensors: dict[tuple[str, str], Gathered] = {}
-    seen: dict[tuple[str, str, str], Event] = {}
+    totals: dict[tuple[str, str], Total] = {}
+    incidents: dict[tuple[str, str, str], Incident] = {}
+    counted: list[tuple[tuple[str, str], int, Outcome]] = []
     for order, record in enumerate(trace.records()):
-        key = (record.name, record.kind)
-        if key in tensors:
-            tensors[key].add(record)
-        else:
-            tensors[key] = Gathered(*key, record.shape, record.tally, record.moments)
-        for event in _happened(record, cast, tolerance, order):
-            known = seen.get((event.what, *key))
-            seen[(event.what, *key)] = _merged(known, event) if known else event
-    return list(tensors.values()), tuple(sorted(seen.values(), key=lambda e: (e.step, e.order)))
+        key, outcome = (record.name, record.kind), record.tally.outcome(cast)
+        add_to(totals, key, Total.of(record))
+        for incident in _happened(record, outcome, tolerance, order):
+            add_to(incidents, (incident.what, *key), incident)
+        counted.append((key, record.step, outcome))
+    return Gathered(
+        tuple(totals.values()),
+        tuple(sorted(incidents.values(), key=lambda found: (found.step, found.order))),
+        underflow_of(counted, cast),
+    )
 
 
-def _happened(record: Record, cast: Cast, tolerance: float, order: int) -> Iterable[Event]:
-    """The events of one record."""
-    outcome = record.tally.outcome(cast)
+def _happened(
+    record: Record, outcome: Outcome, tolerance: float, order: int
+) -> Iterator[Incident]:
+    """What one record shows."""
     for what in ("nan", "inf", "overflow", "saturated", "underflow", "invalid"):
-        n = getattr(outcome, what)
+        count = getattr(outcome, what)
         whole = outcome.total if what in ("nan", "inf") else outcome.nonzero
-        if n and (what in HARD or n > tolerance * whole):
-            share = percent(n, whole)
-            amax = record.moments.amax if record.moments.count else None
-            yield Event(what, record.name, record.kind, record.step, n, share, amax,
-                        1, record.step, share, order)  # fmt: skip
-
-
-def _merged(known: Event, new: Event) -> Event:
-    """Keep the first step, count the steps, keep the worst."""
-    first = new if (new.step, new.order) < (known.step, known.order) else known
-    worst = new if new.worst_percent > known.worst_percent else known
-    return Event(first.what, first.name, first.kind, first.step, first.count, first.percent,
-                 first.amax, known.steps + 1, worst.worst_step, worst.worst_percent,
-                 first.order)  # fmt: skip
+        if count and (what in HARD or count > tolerance * whole):
+            yield Incident(
+                what=what,
+                name=record.name,
+                kind=record.kind,
+                step=record.step,
+                count=count,
+                percent=percent(count, whole),
+                amax=record.moments.amax if record.moments.count else None,
+                steps=1,
+                worst_step=record.step,
+                worst_percent=percent(count, whole),
+                order=order,
+            )

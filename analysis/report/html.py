@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import jinja2
     from matplotlib.axes import Axes
 
-__all__ = ["render", "sections"]
+__all__ = ["BADGES", "TEMPLATES", "Badge", "Figure", "render", "sections"]
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -188,7 +188,7 @@ def _figures(report: Report) -> Iterator[Figure]:
         (
             "What becomes zero, by tensor and step",
             f"Share of the non-zero values that {to} makes zero, unscaled, at each recorded step.",
-            lambda: plots.underflow_heatmap(report.trace, to=to),
+            lambda: plots.underflow_heatmap(report.underflow),
         ),
         (
             f"What is lost at each scale, {numbers.kind_words(kind) if kind else 'all tensors'}",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from typing import Any
 
 from fpemu.analysis.scales import SafeScales
+from fpemu.analysis.shown import NOTHING, number, plain, share, shorten
 
 __all__ = [
+    "NOTHING",
     "bits",
     "cell",
     "count",
@@ -20,46 +21,6 @@ __all__ = [
     "share",
     "shorten",
 ]
-
-NOTHING = "–"  #: shown where there is no number, such as the mean of no values
-
-
-def number(x: float | None) -> str:
-    """Return three significant digits: 0.0123, 65504, 3.2e-08.
-
-    >>> from fpemu.analysis.report.numbers import number
-    >>> [number(x) for x in (65504.0, 0.01234, 3.2e-8, 2.5e10, 1.0, None)]
-    ['65504', '0.0123', '3.2e-8', '2.5e10', '1', '–']
-    """
-    if x is None or math.isnan(x):
-        return NOTHING
-    if math.isinf(x):
-        return "∞" if x > 0 else "-∞"
-    if x == int(x) and abs(x) < 1e7:
-        return str(int(x))
-    mantissa, e, exponent = (f"{x:.2e}" if abs(x) < 1e-3 else f"{x:.3g}").partition("e")
-    mantissa = mantissa.rstrip("0").rstrip(".") if e else mantissa
-    if e and 1000 <= abs(x) < 1e7:
-        return f"{x:.0f}"
-    return f"{mantissa}e{int(exponent)}" if e else mantissa
-
-
-def share(x: float | None) -> str:
-    """Return a percentage; never a non-zero one as 0 nor one below 100 as 100.
-
-    >>> from fpemu.analysis.report.numbers import share
-    >>> [share(x) for x in (0.0, 0.0131, 43.08, 99.9996, 100.0, 2e-7)]
-    ['0 %', '0.0131 %', '43.1 %', '99.9996 %', '100 %', '2e-7 %']
-    """
-    if x is None or math.isnan(x):
-        return f"{NOTHING} %"
-    if x >= 100.0 or x <= 0.0:
-        return f"{x:.0f} %"
-    if x > 99.9:
-        return f"{100 - float(f'{100 - x:.1g}'):.10g} %"
-    if x < 0.001:
-        return f"{number(float(f'{x:.2g}'))} %"
-    return f"{x:.3g} %"
 
 
 def power(scale: float | None) -> str:
@@ -103,18 +64,6 @@ def bits(x: float | None) -> str:
     return NOTHING if x is None or math.isnan(x) else f"{x:.1f}"
 
 
-def shorten(text: str, limit: int = 48) -> str:
-    """Return a name of at most `limit` characters, its middle left out.
-
-    >>> from fpemu.analysis.report.numbers import shorten
-    >>> shorten("decoder.layers.11.attention.output", 21)
-    'decoder.la…ion.output'
-    """
-    if len(text) <= limit:
-        return text
-    return f"{text[: limit // 2]}…{text[len(text) - (limit - 1) // 2 :]}"
-
-
 def count(n: int) -> str:
     """Return a count with its thousands set apart: 1,797."""
     return f"{n:,}"
@@ -123,29 +72,6 @@ def count(n: int) -> str:
 def kind_words(kind: str) -> str:
     """Return a kind as people say it: 'weight gradient'."""
     return plain(kind.replace("_", " "))
-
-
-def plain(text: str) -> str:
-    r"""Return a name that is safe to print: control and direction marks are spelled out.
-
-    >>> from fpemu.analysis.report.numbers import plain
-    >>> plain("a\nb\x1b[31m")
-    'a\\x0ab\\x1b[31m'
-
-    A name comes from a file: it may hold a terminal's control codes, marks that reorder the text
-    around it, or halves of characters that no file can store.
-    """
-    return "".join(
-        _spelled(c) if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c
-        for c in text
-    )
-
-
-def _spelled(character: str) -> str:
-    code = ord(character)
-    if code < 256:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
 
 
 def cell(value: Any) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.what_if import percent
-from fpemu.format import Format
-from fpemu.moments import Moments
-from fpemu.tallies import Outcome
+
+if TYPE_CHECKING:
+    from fpemu.analysis.totals import Total
+    from fpemu.format import Format
+    from fpemu.tallies import Outcome
 
 __all__ = [
     "GRADIENTS",
     "HARD",
     "JUDGED",
-    "Event",
+    "Incident",
     "LogRow",
     "ScalarRow",
     "TensorRow",
@@ -100,8 +102,11 @@ class TensorRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """The first time that something happened to one tensor, and the worst."""
+class Incident:
+    """The first time that something happened to one tensor, and the worst.
+
+    `a + b` joins those of two steps: the first one, with the worst step's share.
+    """
 
     what: str  #: nan, inf, overflow, saturated, underflow or invalid
     name: str
@@ -114,6 +119,16 @@ class Event:
     worst_step: int
     worst_percent: float
     order: int  #: place among all records: the first within a step is the cause to look at
+
+    def __add__(self, other: Incident) -> Incident:
+        first = min(self, other, key=lambda incident: (incident.step, incident.order))
+        worst = other if other.worst_percent > self.worst_percent else self
+        return replace(
+            first,
+            steps=self.steps + other.steps,
+            worst_step=worst.worst_step,
+            worst_percent=worst.worst_percent,
+        )
 
     @property
     def hard(self) -> bool:
@@ -174,27 +189,25 @@ class ScalarRow:
 
 
 def tensor_row(
-    name: str,
-    kind: str,
-    shape: tuple[int, ...],
-    steps: int,
-    moments: Moments,
+    tensor: Total,
     outcome: Outcome,
     doubled: Outcome,
     form: Format,
+    *,
     tolerance: float,
     judged: bool,
 ) -> TensorRow:
     """Return the row of a tensor; `doubled` is its outcome at scale 2, for the latent share."""
+    moments = tensor.moments
     some = outcome.nonzero > 0
     amax, smallest = (moments.amax, moments.smallest_nonzero) if some else (None, None)
     beyond = outcome.overflow + outcome.saturated
     finite = moments.count > 0
     return TensorRow(
-        name=name,
-        kind=kind,
-        shape=shape,
-        steps=steps,
+        name=tensor.name,
+        kind=tensor.kind,
+        shape=tensor.shape,
+        steps=tensor.steps,
         count=outcome.total,
         nan=outcome.nan,
         inf=outcome.inf,

@@ -14,7 +14,7 @@ from fpemu.analysis.report.numbers import (
     share,
     shorten,
 )
-from fpemu.analysis.report.rows import GRADIENTS, JUDGED, Event, TensorRow
+from fpemu.analysis.report.rows import GRADIENTS, JUDGED, Incident, TensorRow
 from fpemu.analysis.report.scale_rows import ScaleRow
 from fpemu.analysis.report.status import Status
 from fpemu.analysis.scales import SafeScales
@@ -26,7 +26,7 @@ __all__ = ["headline", "reasons"]
 def headline(
     status: Status,
     worst: TensorRow,
-    first: Event | None,
+    first: Incident | None,
     loss_scale: SafeScales | None,
     cast: Cast,
     limit: str,
@@ -58,7 +58,7 @@ def headline(
 
 def reasons(
     failing: Sequence[TensorRow],
-    hard: Sequence[Event],
+    hard: Sequence[Incident],
     loss_scale: SafeScales | None,
     scale_rows: Sequence[ScaleRow],
     others: Sequence[TensorRow],
@@ -93,7 +93,7 @@ def _carried(loss_scale: SafeScales | None, recorded: float) -> list[str]:
     ]
 
 
-def _what(event: Event, cast: Cast) -> str:
+def _what(event: Incident, cast: Cast) -> str:
     """What a hard event is, in words, with its tensor."""
     name, n, s = _said(event), count(event.count), "" if event.count == 1 else "s"
     if event.what == "nan":
@@ -107,7 +107,7 @@ def _what(event: Event, cast: Cast) -> str:
     )
 
 
-def _first_cause(hard: Sequence[Event]) -> list[str]:
+def _first_cause(hard: Sequence[Incident]) -> list[str]:
     """What follows the first NaN, infinity or overflow, which the headline names."""
     if not hard:
         return []
@@ -218,7 +218,7 @@ def _not_judged(rows: Sequence[TensorRow], cast: Cast) -> list[str]:
     ]
 
 
-def _said(row: TensorRow | Event) -> str:
+def _said(row: TensorRow | Incident) -> str:
     """A tensor's name and kind, fit for a sentence."""
     return f"{shorten(plain(row.name), 64)} ({kind_words(row.kind)})"
 

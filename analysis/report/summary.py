@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fpemu.analysis.records import Record
+from fpemu.analysis.asked import casts as asked_casts
+from fpemu.analysis.asked import known, several
 from fpemu.analysis.report.definitions import (
     Definition,
     definitions,
     describe_cast,
     describe_format,
 )
-from fpemu.analysis.report.gather import Gathered, gather
+from fpemu.analysis.report.gather import gather
 from fpemu.analysis.report.rows import (
     GRADIENTS,
     JUDGED,
-    Event,
+    Incident,
     LogRow,
     ScalarRow,
     TensorRow,
@@ -29,13 +29,15 @@ from fpemu.analysis.report.rows import (
 from fpemu.analysis.report.scale_rows import Curve, ScaleRow, curve
 from fpemu.analysis.report.verdict import Verdict, judge
 from fpemu.analysis.scales import SCALES, TOLERANCE, check_tolerance, powers_of_two, safe_of
-from fpemu.analysis.what_if import FORMATS, known
+from fpemu.analysis.totals import Total
+from fpemu.analysis.what_if import FORMATS
 from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError
 from fpemu.format import Format
 from fpemu.tallies import Outcome, Tally
 
 if TYPE_CHECKING:
+    from fpemu.analysis.plots.compute import UnderflowHeatmap
     from fpemu.analysis.trace import Trace
 
 __all__ = ["SCHEMA", "Report", "build"]
@@ -59,12 +61,12 @@ class Report:
     kind_scales: tuple[ScaleRow, ...]
     tensor_scales: tuple[ScaleRow, ...]
     curves: tuple[Curve, ...]
-    events: tuple[Event, ...]
+    events: tuple[Incident, ...]
     log: tuple[LogRow, ...]
     scalars: tuple[ScalarRow, ...]
     definitions: tuple[Definition, ...]
-    totals: tuple[Record, ...] = field(repr=False, compare=False)  #: all steps added; for plots
-    trace: Trace = field(repr=False, compare=False)  #: for the plot over steps
+    totals: tuple[Total, ...] = field(repr=False, compare=False)  #: all steps added; for plots
+    underflow: UnderflowHeatmap = field(repr=False, compare=False)  #: for the plot over steps
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON-ready dict, described in docs/report.schema.md."""
@@ -95,10 +97,10 @@ def build(
     trace: Trace,
     *,
     to: str | Format | Cast | None = None,
-    formats: Iterable[str | Format | Cast] = FORMATS,
-    scales: Iterable[float] = SCALES,
+    formats: str | Format | Cast | Iterable[str | Format | Cast] = FORMATS,
+    scales: float | Iterable[float] = SCALES,
     tolerance: float = TOLERANCE,
-    kinds: Iterable[str] | None = None,
+    kinds: str | Iterable[str] | None = None,
 ) -> Report:
     """Return the report of a trace: is the format `to` ready for these numbers, and why not.
 
@@ -121,14 +123,22 @@ def build(
     An empty trace gives a report that says so.
     """
     judged = make_cast(to if to is not None else _asked(trace))
-    casts = list(dict.fromkeys([judged, *map(make_cast, formats)]))
+    casts = asked_casts([judged, *several("formats", formats, str, Format, Cast)])
     factors = sorted({1.0, 2.0, *powers_of_two(scales)})
     check_tolerance(tolerance)
     verdict_kinds = _judged(trace, kinds)
-    tensors, events = gather(trace, judged, tolerance)
+    found = gather(trace, judged, tolerance)
+    tensors = found.totals
     grid = [[t.tally.outcomes(cast, factors) for cast in casts] for t in tensors]
     rows = tuple(
-        _row(tensor, outcomes[0], factors, judged, tolerance, tensor.kind in verdict_kinds)
+        tensor_row(
+            tensor,
+            outcomes[0][factors.index(1.0)],
+            outcomes[0][factors.index(2.0)],
+            judged.format,
+            tolerance=tolerance,
+            judged=tensor.kind in verdict_kinds,
+        )
         for tensor, outcomes in zip(tensors, grid, strict=True)
     )
     tensor_scales = tuple(
@@ -147,20 +157,26 @@ def build(
         scales=tuple(factors),
         formats=tuple(map(str, casts)),
         verdict=judge(
-            rows, events, loss_scale, tensor_scales, judged, tolerance, loss_scale_recorded=carried
+            rows,
+            found.incidents,
+            loss_scale,
+            tensor_scales,
+            judged,
+            tolerance,
+            loss_scale_recorded=carried,
         ),
-        provenance=_provenance(trace, judged, tolerance, len(rows)),
+        provenance=_provenance(trace, judged, tolerance, len(rows), found.underflow.steps),
         runs=_runs(trace.metadata.get("runs")),
         tensors=rows,
         kind_scales=kind_scales,
         tensor_scales=tensor_scales,
         curves=curves,
-        events=events,
+        events=found.incidents,
         log=tuple(LogRow(e.step, e.name, e.kind, e.message, e.facts) for e in trace.events()),
         scalars=_scalars(trace),
         definitions=definitions(judged, tolerance),
-        totals=tuple(tensor.record() for tensor in tensors),
-        trace=trace,
+        totals=tensors,
+        underflow=found.underflow,
     )
 
 
@@ -181,41 +197,19 @@ def _carried(trace: Trace) -> float:
     )
 
 
-def _judged(trace: Trace, kinds: Iterable[str] | None) -> set[str]:
+def _judged(trace: Trace, kinds: str | Iterable[str] | None) -> set[str]:
     """The kinds that the verdict is about."""
     there = trace.kinds()
     if kinds is not None:
-        return known("kind", kinds, there)
+        return known("kind", kinds, there, trace.path)
     return {kind for kind in there if kind in JUDGED} or set(there)
 
 
 # --- rows --------------------------------------------------------------------------------------
 
 
-def _row(
-    tensor: Gathered,
-    outcomes: list[Outcome],
-    factors: list[float],
-    cast: Cast,
-    tolerance: float,
-    judged: bool,
-) -> TensorRow:
-    return tensor_row(
-        tensor.name,
-        tensor.kind,
-        tensor.shape,
-        tensor.steps,
-        tensor.moments,
-        outcomes[factors.index(1.0)],
-        outcomes[factors.index(2.0)],
-        cast.format,
-        tolerance,
-        judged,
-    )
-
-
 def _kinds(
-    tensors: Sequence[Gathered],
+    tensors: Sequence[Total],
     grid: Sequence[Sequence[list[Outcome]]],
     casts: Sequence[Cast],
     factors: list[float],
@@ -225,18 +219,13 @@ def _kinds(
     rows, curves = [], []
     for kind in dict.fromkeys(tensor.kind for tensor in tensors):
         members = [k for k, tensor in enumerate(tensors) if tensor.kind == kind]
-        total = _sum(tensors[k].tally for k in members)
+        total = sum((tensors[k].tally for k in members), Tally())
         for c, cast in enumerate(casts):
             outcomes = total.outcomes(cast, factors)
             safe = safe_of([grid[k][c] for k in members], str(cast), factors, tolerance)
             rows.append(ScaleRow(None, kind, str(cast), outcomes[factors.index(1.0)], safe))
             curves.append(curve(kind, str(cast), factors, outcomes))
     return tuple(rows), tuple(curves)
-
-
-def _sum(tallies: Iterable[Tally]) -> Tally:
-    *_, total = itertools.accumulate(tallies)
-    return total
 
 
 def _runs(runs: Any) -> tuple[Mapping[str, Any], ...]:
@@ -252,10 +241,9 @@ def _scalars(trace: Trace) -> tuple[ScalarRow, ...]:
 
 
 def _provenance(
-    trace: Trace, cast: Cast, tolerance: float, tensors: int
+    trace: Trace, cast: Cast, tolerance: float, tensors: int, steps: Sequence[int]
 ) -> tuple[tuple[str, Any], ...]:
     """What the report stands on: the judged cast, the recorded steps, the trace's metadata."""
-    steps = sorted(trace.steps())
     first: dict[str, Any] = {
         "cast": f"{cast}, {describe_format(cast.format)}; {describe_cast(cast)}",
         "tolerance_percent": 100 * tolerance,

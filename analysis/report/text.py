@@ -22,12 +22,12 @@ from fpemu.analysis.report.numbers import (
     share,
     shorten,
 )
-from fpemu.analysis.report.rows import Event, TensorRow
+from fpemu.analysis.report.rows import Incident, TensorRow
 from fpemu.analysis.report.scale_rows import ScaleRow
 from fpemu.analysis.report.summary import Report
 from fpemu.analysis.report.verdict import Status, Verdict
 
-__all__ = ["render", "render_scales", "render_verdict"]
+__all__ = ["BADGES", "render", "render_scales", "render_verdict"]
 
 #: The word that says the severity, and the colour that repeats it.
 BADGES = {
@@ -45,18 +45,19 @@ def render(report: Report, console: Console, *, limit: int = 20) -> None:
     A section without data is left out. Names are printed as text, never as markup or control
     codes.
     """
-    sections: tuple[tuple[str, Callable[[Report, Console, int], None], Sequence[Any]], ...] = (
-        ("Verdict", _verdict, (report.verdict,)),
-        ("Runs side by side" if report.runs else "Scalars", _runs, report.runs + report.scalars),
-        ("Tensors", _tensors, report.tensors),
-        ("What if", _what_if, report.kind_scales),
-        ("Events", _events, (*report.events, *report.log)),
-        ("Definitions", _definitions, report.definitions),
+    runs = "Runs side by side" if report.runs else "Scalars"
+    sections: tuple[tuple[str, Callable[[], None], Sequence[Any]], ...] = (
+        ("Verdict", lambda: _verdict(report, console), (report.verdict,)),
+        (runs, lambda: _runs(report, console, limit), report.runs + report.scalars),
+        ("Tensors", lambda: _tensors(report, console, limit), report.tensors),
+        ("What if", lambda: _what_if(report, console), report.kind_scales),
+        ("Events", lambda: _events(report, console, limit), (*report.events, *report.log)),
+        ("Definitions", lambda: _definitions(report, console), report.definitions),
     )
     present = [(title, show) for title, show, rows in sections if rows]
-    for number_, (title, show) in enumerate(present, 1):
-        console.rule(Text(f"{number_} {title}", style="bold"), align="left", style="dim")
-        show(report, console, limit)
+    for place, (title, show) in enumerate(present, 1):
+        console.rule(Text(f"{place} {title}", style="bold"), align="left", style="dim")
+        show()
         console.print()
 
 
@@ -75,7 +76,7 @@ def _item(sentence: str) -> Padding:
     return Padding(grid, (0, 0, 0, 2))
 
 
-def _verdict(report: Report, console: Console, limit: int) -> None:
+def _verdict(report: Report, console: Console) -> None:
     render_verdict(report.verdict, console)
     console.print()
     grid = Table.grid(padding=(0, 2))
@@ -164,7 +165,7 @@ def _tensor(name: str, kind: str) -> Text:
     return Text.assemble(shorten(plain(name)), " ", (kind_words(kind), "dim"))
 
 
-def _what_if(report: Report, console: Console, limit: int) -> None:
+def _what_if(report: Report, console: Console) -> None:
     found = report.verdict.loss_scale
     if found is not None:
         say = f"{power(found.best)}; safe: {interval(found)}" if found.safe else (
@@ -228,7 +229,7 @@ def _events(report: Report, console: Console, limit: int) -> None:
         console.print(Text(left.strip(), "dim"))
 
 
-def _event_cells(event: Event) -> Iterable[str | Text]:
+def _event_cells(event: Incident) -> Iterable[str | Text]:
     return (
         str(event.step),
         Text(event.what, "bold red" if event.hard else "yellow"),
@@ -241,7 +242,7 @@ def _event_cells(event: Event) -> Iterable[str | Text]:
     )
 
 
-def _definitions(report: Report, console: Console, limit: int) -> None:
+def _definitions(report: Report, console: Console) -> None:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", max_width=18)
     grid.add_column(overflow="fold")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fpemu.analysis.report.numbers import count, share
-from fpemu.analysis.report.rows import GRADIENTS, Event, TensorRow
+from fpemu.analysis.report.rows import GRADIENTS, Incident, TensorRow
 from fpemu.analysis.report.scale_rows import ScaleRow
 from fpemu.analysis.report.sentences import headline, reasons
 from fpemu.analysis.report.status import Status
@@ -29,7 +29,7 @@ class Verdict:
     headline: str  #: one sentence
     reasons: tuple[str, ...] = ()  #: sentences: what fails and why, what would help
     worst: TensorRow | None = None  #: the judged tensor that loses most, of the unsafe if any
-    first_event: Event | None = None  #: the first NaN, infinity or overflow, else the first loss
+    first_event: Incident | None = None  #: the first NaN, infinity or overflow, else the first loss
     loss_scale: SafeScales | None = None  #: to train with, for all gradients; None: no gradients
 
     def to_json(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Verdict:
 
 def judge(
     tensors: Sequence[TensorRow],
-    events: Sequence[Event],
+    events: Sequence[Incident],
     loss_scale: SafeScales | None,
     scale_rows: Sequence[ScaleRow],
     cast: Cast,

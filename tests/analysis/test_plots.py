@@ -28,12 +28,13 @@ from PIL import Image
 import fpemu
 from fpemu.analysis import plots
 from fpemu.analysis.plots import compute
-from fpemu.analysis.plots.compute.counts import divide, log2_scale
+from fpemu.analysis.plots.compute.counts import divide
 from fpemu.analysis.plots.names import plain, power, shorten, shorten_all
 from fpemu.analysis.plots.style import MARKS, thin
 from fpemu.analysis.trace import Trace
 from fpemu.errors import InputError
 from fpemu.rounding import round_exact
+from fpemu.tallies import exponent_of
 
 HOSTILE = (  # eight, so that one histogram can tell them apart
     "$x_^{",
@@ -211,7 +212,7 @@ def test_scales_are_powers_of_two(scale: float) -> None:
     ):
         with pytest.raises(InputError, match="power of two"):
             draw()
-    assert [log2_scale(2.0**k) for k in (-30, 0, 7)] == [-30, 0, 7]
+    assert [exponent_of(2.0**k) for k in (-30, 0, 7)] == [-30, 0, 7]
 
 
 def test_refusals_say_what_to_give() -> None:
@@ -318,16 +319,16 @@ def test_lost_by_scale_marks_safe_and_best() -> None:
     curve, star = ax.lines[0], ax.lines[1]
     np.testing.assert_array_equal(curve.get_xdata(), range(-24, 40))
     np.testing.assert_array_equal(curve.get_ydata(), 100 * data.share[0])
-    assert list(star.get_xdata()) == [log2_scale(data.safe[0].best)]
+    assert list(star.get_xdata()) == [exponent_of(data.safe[0].best)]
     [bar] = ax.containers[0]
     low, high = data.safe[0].low, data.safe[0].high
     assert low is not None
     assert high is not None
     assert (bar.get_x(), bar.get_x() + bar.get_width()) == (
-        log2_scale(low) - 0.5,
-        log2_scale(high) + 0.5,
+        exponent_of(low) - 0.5,
+        exponent_of(high) + 0.5,
     )
-    assert legend(ax)[0] == f"float16: best {power(log2_scale(data.safe[0].best))}"
+    assert legend(ax)[0] == f"float16: best {power(exponent_of(data.safe[0].best))}"
     assert len(ax.containers) == sum(safe.safe for safe in data.safe)
 
 

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from rich.console import Console
 
 import fpemu
 from fpemu.analysis import report
+from fpemu.analysis.plots import compute
 from fpemu.analysis.report import Status, build
 from fpemu.analysis.report.commands import report as report_command
 from fpemu.analysis.report.commands import whatif as whatif_command
@@ -135,6 +137,43 @@ def test_curves_and_scale_rows_agree_with_outcomes() -> None:
     assert row.safe == fpemu.analysis.scales.safe_scales(one, "fp16", scales=found.scales)
 
 
+def test_two_casts_of_one_name_are_refused() -> None:
+    mine, other = (replace(fpemu.finfo(name), name="mine") for name in ("e4m3fn", "e5m2"))
+    said = "two different casts are both called 'mine': rename one of their formats"
+    with pytest.raises(InputError, match=said):
+        build(run(), to=mine, formats=[other])
+    assert build(run(), to=mine, formats=[mine]).formats == ("mine",)
+
+
+def test_a_report_stays_as_it_was_built() -> None:
+    trace = run()
+    found = build(trace, to="fp16")
+    want = compute.underflow_heatmap(trace, to="fp16")
+    trace.record("late", "weight", np.float32([1e-9]), 99)
+    assert found.underflow.labels == want.labels
+    assert found.underflow.steps == want.steps == (0, 10, 20)
+    assert np.array_equal(found.underflow.underflow, want.underflow)
+    assert np.array_equal(found.underflow.nonzero, want.nonzero)
+    assert [(total.name, total.kind) for total in found.totals] == trace.tensors()[:-1]
+    assert {total.steps for total in found.totals} == {3}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tolerance": "x"}, "tolerance 'x': must be a fraction"),
+        ({"tolerance": None}, "tolerance None: must be a fraction"),
+        ({"scales": "abc"}, "scale='abc': must be a power of two"),
+        ({"scales": None}, "scales None: give one or a list"),
+        ({"kinds": 3}, "kinds 3: give one or a list"),
+        ({"formats": 3}, "formats 3: give one or a list"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build(run(), **options)
+
+
 # --- verdict -----------------------------------------------------------------------------------
 
 
@@ -249,7 +288,7 @@ def test_updates_are_listed_and_not_judged_unless_asked_for() -> None:
     asked = build(trace, to="float16", kinds=["update"])
     assert asked.verdict.status is Status.NOT_SAFE
     assert [row.judged for row in asked.tensors] == [row.kind == "update" for row in asked.tensors]
-    with pytest.raises(InputError, match="kind 'updates' is not in the trace; did you mean"):
+    with pytest.raises(InputError, match=r"kind 'updates' is not in trace .*; did you mean"):
         build(trace, kinds=["updates"])
 
 
@@ -477,7 +516,12 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(InputError, match="cannot write"):
         report.write_text(tmp_path / "folder", "new")
-    assert sorted(os.listdir(tmp_path)) == ["a.html", "folder"]
+    with pytest.raises(InputError, match="cannot write 3: "):
+        report.write_text(3, "new")
+    (tmp_path / "link").symlink_to("a.html")
+    report.write_text(tmp_path / "link", "newer")
+    assert ((tmp_path / "link").is_symlink(), path.read_text()) == (True, "newer")
+    assert sorted(os.listdir(tmp_path)) == ["a.html", "folder", "link"]
 
 
 @pytest.fixture
@@ -528,7 +572,9 @@ def test_whatif_command(saved: str) -> None:
         (["run.fpemu", "--tolerance", "200"], "must be a fraction"),
         (["run.fpemu", "--scales", "a"], "exponents of two"),
         (["run.fpemu", "--scales", "3:1"], "exponents of two"),
-        (["run.fpemu", "--kind", "gradient"], "is not in the trace"),
+        (["run.fpemu", "--scales", "0:99999999999"], "from -300 to 300"),
+        (["run.fpemu", "--scales", "0,-301"], "from -300 to 300"),
+        (["run.fpemu", "--kind", "gradient"], "is not in trace "),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

@@ -7,6 +7,7 @@ import math
 import sqlite3
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -274,6 +275,22 @@ def test_events_and_scalars_in_order():
         with pytest.raises(InputError, match="scalar 'loss'"):
             trace.scalar(9, "loss", value)
     assert len(list(trace.scalars())) == 6
+
+
+def test_metadata_set_by_threads_is_the_same_in_the_file(tmp_path):
+    path = tmp_path / "run.fpemu"
+    with Trace.create(path) as trace:
+
+        def work(k):
+            for value in range(200):
+                trace.metadata["shared"] = [k, value]
+                trace.metadata[f"own{k}"] = value
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+        kept = dict(trace.metadata)
+    assert dict(Trace.load(path).metadata) == kept
+    assert [kept[f"own{k}"] for k in range(8)] == [199] * 8
 
 
 def test_metadata():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -98,13 +99,21 @@ def test_rows_come_in_the_order_of_recording_formats_and_scales(trace: Trace) ->
 def test_names_and_kinds_select(trace: Trace) -> None:
     rows = whatif(trace, formats=["fp16"], scales=[1], names=["fc1"], kinds=["activation"])
     assert [(row.name, row.kind) for row in rows] == [("fc1", "activation")]
-    with pytest.raises(InputError, match="tensor 'fc3' is not in the trace; did you mean 'fc"):
+    assert rows == whatif(trace, formats="fp16", scales=1, names="fc1", kinds="activation")
+    where = "is not in trace 'in memory'; did you mean"
+    with pytest.raises(InputError, match=f"name 'fc3' {where} 'fc"):
         whatif(trace, names=["fc3"])
-    with pytest.raises(InputError, match="kind 'activations' is not in the trace; did you mean"):
+    with pytest.raises(InputError, match=f"name 'fc3' {where} 'fc"):
+        trace.total(name="fc3")
+    with pytest.raises(InputError, match=f"kind 'activations' {where}"):
         whatif(trace, kinds=["activations"])
+    with pytest.raises(InputError, match="name 1 is not in trace"):
+        whatif(trace, names=[1])
+    with pytest.raises(InputError, match="names 1: give one or a list of them"):
+        whatif(trace, names=1)
 
 
-@pytest.mark.parametrize("scale", [3, 0, -1, math.inf, math.nan, 0.3])
+@pytest.mark.parametrize("scale", [3, 0, -1, math.inf, math.nan, 0.3, 2.0**301, "abc", None])
 def test_only_powers_of_two_scale_exactly(trace: Trace, scale: float) -> None:
     with pytest.raises(InputError, match="must be a power of two"):
         whatif(trace, scales=[scale])
@@ -117,6 +126,10 @@ def test_formats_are_checked(trace: Trace) -> None:
         whatif(trace, formats=["e4m3"])
     with pytest.raises(InputError, match="stochastic"):
         whatif(trace, formats=["fp16:stochastic"])
+    mine, other = (replace(fpemu.finfo(name), name="mine") for name in ("e4m3fn", "e5m2"))
+    with pytest.raises(InputError, match="two different casts are both called 'mine': rename"):
+        whatif(trace, formats=[mine, other])
+    assert {row.to for row in whatif(trace, formats=[mine, mine], scales=1)} == {"mine"}
 
 
 def test_an_empty_trace_has_no_rows() -> None:

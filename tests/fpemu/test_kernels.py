@@ -117,7 +117,8 @@ SPECIAL = [
 @pytest.mark.parametrize("cast", SPECIAL, ids=str)
 def test_special_loops(cast):
     x = np.concatenate([directed_inputs(cast.format), wide_range(10_000)])
-    for verb, want in (("round", second_round), ("encode", second_codes)):
+    both = [("round", second_round), ("encode", second_codes)]
+    for verb, want in both[: 1 + SPECIAL.index(cast) % 2]:  # each costs a compilation
         got = run_loop(verb, cast, x, special=True)
         assert_same_bits(got, want(cast, x).astype(got.dtype), x, f"{verb} {cast}")
 

@@ -10,7 +10,11 @@ from fpemu.analysis.plots.compute.exponents import (
     exponent_histogram,
 )
 from fpemu.analysis.plots.compute.lost import LostByScale, lost_by_scale
-from fpemu.analysis.plots.compute.underflow import UnderflowHeatmap, underflow_heatmap
+from fpemu.analysis.plots.compute.underflow import (
+    UnderflowHeatmap,
+    underflow_heatmap,
+    underflow_of,
+)
 
 __all__ = [
     "Band",
@@ -22,4 +26,5 @@ __all__ = [
     "exponent_histogram",
     "lost_by_scale",
     "underflow_heatmap",
+    "underflow_of",
 ]

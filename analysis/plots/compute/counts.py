@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from fpemu.analysis.scales import powers_of_two
-
-__all__ = ["BINADES", "FORMATS", "Counts", "Shares", "divide", "freeze", "log2_scale"]
+__all__ = ["BINADES", "FORMATS", "Counts", "Shares", "divide", "freeze"]
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 Shares: TypeAlias = npt.NDArray[np.float64]
@@ -34,13 +31,3 @@ def divide(part: Counts, whole: Counts) -> Shares:
     share = np.full(np.broadcast_shapes(part.shape, whole.shape), np.nan)
     np.divide(part, whole, out=share, where=whole > 0)
     return share
-
-
-def log2_scale(scale: float) -> int:
-    """Return log2 of a power of two; anything else is an InputError.
-
-    >>> from fpemu.analysis.plots.compute.counts import log2_scale
-    >>> log2_scale(1024)
-    10
-    """
-    return math.frexp(powers_of_two([scale])[0])[1] - 1

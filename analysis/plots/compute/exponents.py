@@ -16,10 +16,11 @@ from fpemu.analysis.plots.compute.counts import (
     Shares,
     divide,
     freeze,
-    log2_scale,
 )
 from fpemu.analysis.plots.source import cells, row_labels
+from fpemu.analysis.totals import add_to
 from fpemu.cast import Cast, Subnormals, make_cast
+from fpemu.tallies import exponent_of
 
 if TYPE_CHECKING:
     from fpemu.analysis.plots.source import Source
@@ -93,7 +94,7 @@ def exponent_histogram(
     for cell in cells(source, **selection):
         tally, label = cell.tally, cell.kind or cell.name
         counts = np.append(tally.exponents(), [tally.zero, tally.inf, tally.nan])
-        rows[label] = rows[label] + counts if label in rows else counts
+        add_to(rows, label, counts)
     table = freeze(list(rows.values()), len(BINADES) + 3)
     zero, inf, nan = table.T[-3:]
     return ExponentHistogram(tuple(rows), table[:, :-3], zero, inf, nan, bands)
@@ -132,11 +133,10 @@ def exponent_heatmap(
     to: the format whose range is drawn; scale: the power of two that the values would be
     multiplied by before the cast. selection: name=, kind=, step= of a Trace.
     """
-    log2_scale(scale)
+    exponent_of(scale)
     band = None if to is None else Band.of(to)
     rows: dict[tuple[str, str], Counts] = {}
     for cell in cells(source, **selection):
-        key, counts = (cell.name, cell.kind), cell.tally.exponents()
-        rows[key] = rows[key] + counts if key in rows else counts
+        add_to(rows, (cell.name, cell.kind), cell.tally.exponents())
     table = freeze(list(rows.values()), len(BINADES))
     return ExponentHeatmap(row_labels(rows), table, band, float(scale))

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fpemu.analysis.plots.compute.counts import Counts, Shares, divide, freeze, log2_scale
+from fpemu.analysis.plots.compute.counts import Counts, Shares, divide, freeze
 from fpemu.analysis.plots.source import cells, row_labels
 from fpemu.cast import Cast, make_cast
+from fpemu.tallies import exponent_of
 
 if TYPE_CHECKING:
     from fpemu.analysis.plots.source import Source
     from fpemu.format import Format
+    from fpemu.tallies import Outcome
 
-__all__ = ["UnderflowHeatmap", "underflow_heatmap"]
+__all__ = ["UnderflowHeatmap", "underflow_heatmap", "underflow_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,17 +53,27 @@ def underflow_heatmap(
     steps is one column. selection: name=, kind=, step= of a Trace.
     """
     cast = make_cast(to)
-    log2_scale(scale)
+    exponent_of(scale)
+    counted = (
+        ((cell.name, cell.kind), cell.step, cell.tally.outcome(cast, scale))
+        for cell in cells(source, **selection)
+    )
+    return underflow_of(counted, cast, scale)
+
+
+def underflow_of(
+    counted: Iterable[tuple[tuple[str, str], int, Outcome]], to: Cast, scale: float = 1.0
+) -> UnderflowHeatmap:
+    """Return `underflow_heatmap` of outcomes already counted, each with (name, kind) and step."""
     found: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
-    for cell in cells(source, **selection):
-        outcome = cell.tally.outcome(cast, scale)
-        steps = found.setdefault((cell.name, cell.kind), {})
-        underflow, nonzero = steps.get(cell.step, (0, 0))
-        steps[cell.step] = (underflow + outcome.underflow, nonzero + outcome.nonzero)
+    for key, step, outcome in counted:
+        steps = found.setdefault(key, {})
+        underflow, nonzero = steps.get(step, (0, 0))
+        steps[step] = (underflow + outcome.underflow, nonzero + outcome.nonzero)
     columns = sorted({step for steps in found.values() for step in steps})
     table = [[steps.get(column, (0, -1)) for column in columns] for steps in found.values()]
     both = np.array(table, np.int64).reshape(len(found), len(columns), 2)
     underflow_counts, nonzero_counts = freeze(both[..., 0]), freeze(both[..., 1])
     return UnderflowHeatmap(
-        row_labels(found), tuple(columns), underflow_counts, nonzero_counts, str(cast), float(scale)
+        row_labels(found), tuple(columns), underflow_counts, nonzero_counts, str(to), float(scale)
     )

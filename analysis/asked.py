@@ -1,0 +1,58 @@
+"""Asked: what a question may be asked about, read into lists: one is as good as a list of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fpemu.cast import Cast, make_cast
+from fpemu.errors import InputError, did_you_mean
+from fpemu.format import Format
+
+__all__ = ["casts", "known", "several"]
+
+
+def several(what: str, asked: Any, *single: type) -> list[Any]:
+    """Return what was asked for as a list; a value of one of the types `single` is one.
+
+    >>> from fpemu.analysis.asked import several
+    >>> several("kinds", "weight", str), several("kinds", ("weight", "update"), str)
+    (['weight'], ['weight', 'update'])
+    """
+    if isinstance(asked, single):
+        return [asked]
+    if not isinstance(asked, Iterable):
+        raise InputError(f"{what} {asked!r}: give one or a list of them")
+    return list(asked)
+
+
+def casts(formats: str | Format | Cast | Iterable[str | Format | Cast]) -> list[Cast]:
+    """Return Casts, each once; two that print alike are refused: rows name a Cast by its text."""
+    made = dict.fromkeys(map(make_cast, several("formats", formats, str, Format, Cast)))
+    texts: set[str] = set()
+    for cast in made:
+        if str(cast) in texts:
+            raise InputError(
+                f"two different casts are both called {str(cast)!r}: rename one of their formats"
+            )
+        texts.add(str(cast))
+    return list(made)
+
+
+def known(
+    what: str, asked: str | Iterable[str] | None, recorded: Iterable[str], trace: str | None
+) -> set[str]:
+    """Return the names asked for (None: all), each checked against the recorded ones.
+
+    what: "name" or "kind"; trace: the path of the trace, None in memory.
+    """
+    there = list(recorded)
+    names = there if asked is None else several(f"{what}s", asked, str)
+    for name in names:
+        if name not in there:
+            hint = did_you_mean(str(name), there)
+            raise InputError(
+                f"{what} {name!r} is not in trace {trace or 'in memory'!r}; {hint}"
+                f"recorded: {', '.join(there[:20]) or 'nothing'}"
+            )
+    return set(names)
