@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import operator
-import unicodedata
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import reprlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
@@ -22,9 +24,13 @@ __all__ = [
     "check_kind",
     "check_name",
     "check_number",
+    "check_record",
     "check_step",
+    "facts_apart",
     "json_text",
 ]
+
+_Given = ParamSpec("_Given")
 
 #: What a tensor can be to a training run, in the order in which a step meets them.
 KINDS = (
@@ -154,8 +160,8 @@ def check_name(name: object, what: str = "name") -> str:
     """Return a name that can be stored and printed: any text in one line, markup included."""
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"{what} {name!r}: must be text that is not empty, such as 'fc1'")
-    # Control characters and half surrogate pairs can be neither stored nor shown.
-    bad = next((char for char in name if unicodedata.category(char) in ("Cc", "Cs")), None)
+    # Control characters, half surrogate pairs, line ends and marks that reorder a line.
+    bad = next((char for char in name if not char.isprintable()), None)
     if bad is not None:
         raise InputError(f"{what} {name!r}: holds {bad!r}; a {what} is one line of printable text")
     return name
@@ -176,8 +182,54 @@ def check_step(step: object) -> int:
     except TypeError:
         number = -1
     if not 0 <= number < 2**63:
-        raise InputError(f"step {step!r}: must be an integer from 0 on, counted by the caller")
+        raise InputError(
+            f"step {_shown(step)}: must be an integer from 0 on and at most 2^63 - 1; count the "
+            "steps of the run"
+        )
     return number
+
+
+def check_record(record: object) -> Record:
+    """Return a record that can be stored, joined with others and read again."""
+    if not isinstance(record, Record):
+        raise InputError(f"{type(record).__name__} is no Record; record(...) takes arrays")
+    check_name(record.name), check_kind(record.kind), check_step(record.step)
+    what = f"record of {record.name!r}"
+    if not isinstance(record.shape, tuple) or not all(_is_count(n, 0) for n in record.shape):
+        raise InputError(
+            f"{what}: shape {_shown(record.shape)} must be a tuple of integers from 0 on; give "
+            "array.shape"
+        )
+    if not _is_count(record.recordings, 1):
+        raise InputError(
+            f"{what}: recordings {_shown(record.recordings)} must be an integer from 1 on; give 1 "
+            "for one array"
+        )
+    if not isinstance(record.tally, Tally):
+        raise InputError(f"{what}: tally {_shown(record.tally)} is no Tally; give fpemu.tally(x)")
+    if not isinstance(record.moments, Moments):
+        raise InputError(
+            f"{what}: moments {_shown(record.moments)} are no Moments; give "
+            "fpemu.moments.moments(x)"
+        )
+    Moments.from_json(asdict(record.moments))  # which checks each number
+    return record
+
+
+def facts_apart(event: Callable[_Given, None]) -> Callable[_Given, None]:
+    """Refuse facts that are named like what an event is made of, which Python cannot tell apart."""
+    names = "self", "step", "name", "kind", "message"
+
+    @functools.wraps(event)
+    def checked(*given: _Given.args, **named: _Given.kwargs) -> None:
+        if twice := next((key for key in names[: len(given)] if key in named), None):
+            raise InputError(
+                f"fact {twice}={_shown(named[twice])}: an event has its own {twice}; give the "
+                "fact another name"
+            )
+        event(*given, **named)
+
+    return checked
 
 
 def check_number(value: object, name: str) -> float:
@@ -188,7 +240,8 @@ def check_number(value: object, name: str) -> float:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         raise InputError(
-            f"scalar {name!r} = {value!r}: must be one real number within float64; give float(...)"
+            f"scalar {name!r} = {_shown(value)}: must be one real number within float64; give "
+            "float(...)"
         ) from None
 
 
@@ -200,9 +253,23 @@ def json_text(value: object, what: str) -> str:
         return text
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
-            f"{what} = {value!r:.80}: must be a JSON value ({error}); "
+            f"{what} = {_shown(value)}: must be a JSON value ({error}); "
             "give text, numbers, lists or dicts"
         ) from None
+
+
+def _is_count(n: object, least: int) -> bool:
+    # Far below the 2^63 of SQLite: sums of them are stored too.
+    whole = isinstance(n, int | np.integer) and not isinstance(n, bool)
+    return whole and least <= int(n) <= 2**53  # type: ignore[call-overload, no-any-return]
+
+
+def _shown(value: object) -> str:
+    """Return a short repr in one line, also of what is too large or too deep for repr."""
+    try:
+        return " ".join(reprlib.repr(value).split())
+    except ValueError:  # an int of more digits than Python prints
+        return f"a {type(value).__name__} of too many digits"
 
 
 def _plain(value: object) -> Any:

@@ -20,7 +20,9 @@ from fpemu.analysis.records import (
     check_kind,
     check_name,
     check_number,
+    check_record,
     check_step,
+    facts_apart,
     json_text,
 )
 from fpemu.analysis.store import PathLike, Reader
@@ -130,12 +132,13 @@ class Trace(Contents):
         ...     b.add(record)
         >>> b.names()
         ['fc1']
-        """
-        if not isinstance(record, Record):
-            raise InputError(f"{type(record).__name__} is no Record; record(...) takes arrays")
-        check_name(record.name), check_kind(record.kind), check_step(record.step)
-        self._writer().add(record)
 
+        Errors: InputError for a part that no recorded array has (a negative size, moments that
+        are not finite, a tally that is none), TraceError for one that is damaged; nothing is added.
+        """
+        self._writer().add(check_record(record))
+
+    @facts_apart
     def event(self, step: int, name: str, kind: str, message: str, **facts: Any) -> None:
         """Note that something happened: an overflow found, a step skipped.
 

@@ -7,7 +7,7 @@ import re
 
 from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError
-from fpemu.presets import CASTS
+from fpemu.presets import find_preset
 
 __all__ = ["read_cast", "read_scale"]
 
@@ -21,7 +21,7 @@ def read_cast(text: str) -> Cast:
 
     Unknown names are an UnknownFormatError with the closest known one.
     """
-    return CASTS[text] if text in CASTS else make_cast(text)
+    return find_preset(text) if "." in text else make_cast(text)
 
 
 def read_scale(text: str) -> float:

@@ -11,10 +11,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from fpemu.cast import Cast, Overflow, Rounding
+from fpemu.catalog import FORMATS as formats
+from fpemu.catalog import find_format as finfo
+from fpemu.catalog import p3109
 from fpemu.errors import FpemuError
-from fpemu.format import FORMATS as formats
-from fpemu.format import Format, NaN, p3109
-from fpemu.format import find_format as finfo
+from fpemu.format import Format, NaN
 from fpemu.presets import CASTS as casts
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fpemu.catalog import FORMATS
 from fpemu.errors import InputError
-from fpemu.format import FORMATS, Format
+from fpemu.format import Format
 
 __all__ = [
     "check_out",
@@ -17,6 +18,7 @@ __all__ = [
     "holds",
     "like_input",
     "narrow_format",
+    "read_array",
     "read_dtype",
     "read_floats",
     "result_dtype",
@@ -29,9 +31,9 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 def narrow_format(dtype: np.dtype[Any]) -> Format | None:
     """Return the Format of a float dtype narrower than float32 (numpy's or ml_dtypes'), or None."""
-    if dtype == np.float16:
+    if dtype.kind == "f" and dtype.itemsize == 2 and dtype.type is np.float16:
         return FORMATS["float16"]
-    if dtype.type.__module__.partition(".")[0] == "ml_dtypes":
+    if getattr(dtype.type, "__module__", "").partition(".")[0] == "ml_dtypes":
         return FORMATS.get(dtype.name)
     return None
 
@@ -59,28 +61,34 @@ def read_floats(x: Any) -> tuple[Array, np.dtype[Any]]:
     """Return `float_array(x)` and the dtype that x had (float64 for Python's own floats)."""
     if type(x) is np.ndarray and x.dtype is _F32:
         return x, _F32  # the common case, first: a small call lasts a few microseconds
+    array = read_array(x)
+    if array.dtype.kind == "f" and array.itemsize in (4, 8):
+        native = array.dtype.newbyteorder("=")
+        return array.astype(native, copy=False), native
+    dtype = array.dtype
+    if narrow_format(dtype) is not None:
+        return array.astype(np.float32), dtype.newbyteorder("=")
+    raise InputError(_refusal(dtype))
+
+
+def read_array(x: Any) -> Array:
+    """Return x as a plain numpy array of whatever dtype; masks and ragged lists are refused."""
     if isinstance(x, np.ma.MaskedArray):
         raise InputError("masked array: the mask would be lost; pass x.data or x.filled(value)")
     try:
-        array = np.asarray(x)
+        return np.asarray(x)
     except Exception as wrong:  # whatever an object's own __array__ raises
         raise InputError(
             f"{type(x).__name__}: cannot be read as an array ({_first_line(wrong)}); "
-            "give a rectangular float array"
+            "give a rectangular array"
         ) from None
-    dtype = array.dtype.newbyteorder("=")
-    if dtype in (_F32, _F64):
-        return array.astype(dtype, copy=False), dtype
-    if narrow_format(dtype) is not None:
-        return array.astype(np.float32), dtype
-    raise InputError(_refusal(dtype))
 
 
 def read_dtype(dtype: Any) -> np.dtype[Any]:
     """Return numpy's dtype of what a caller names, or refuse it."""
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
-        return found
+        found: np.dtype[Any] = np.dtype(dtype if dtype is not None else "none")
+        return found.newbyteorder("=")
     except TypeError:
         raise InputError(f"dtype {dtype!r}: unknown; give np.float32 or np.float64") from None
 
@@ -140,13 +148,19 @@ def check_out(out: Any, x: Array, dtype: np.dtype[Any]) -> Array:
         raise InputError(f"out has shape {out.shape}: the result has {x.shape}; give that")
     if not out.flags.writeable:
         raise InputError("out is read-only: give a writeable array")
+    if any(step == 0 and length > 1 for step, length in zip(out.strides, out.shape, strict=True)):
+        raise InputError("out repeats its own memory (a stride of 0): give an array of its own")
     if out is not x and np.may_share_memory(out, x) and not _same(out, x) and _overlap(out, x):
         raise InputError("out overlaps x in part: give out=x itself or an array apart from it")
     return out
 
 
 def _same(a: Array, b: Array) -> bool:
-    return a.ctypes.data == b.ctypes.data and a.strides == b.strides
+    """Whether two arrays of a shape are the same elements; strides of single ones do not count."""
+    strides = zip(a.strides, b.strides, a.shape, strict=True)
+    return a.ctypes.data == b.ctypes.data and all(
+        one == other or length == 1 for one, other, length in strides
+    )
 
 
 def _overlap(a: Array, b: Array) -> bool:

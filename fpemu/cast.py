@@ -13,8 +13,9 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fpemu.errors import FormatError, InputError, did_you_mean
-from fpemu.format import FORMATS, Format, find_format
+from fpemu.catalog import FORMATS, find_format
+from fpemu.errors import FormatError, FpemuError, InputError, did_you_mean
+from fpemu.format import Format
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,9 +88,9 @@ def _enum(kind: type[_E], value: Any) -> _E:
         return kind(value)
     except ValueError:
         choices = [member.value for member in kind]
-        hint = did_you_mean(str(value), choices)
+        hint = did_you_mean(str(value)[:64], choices)
         raise FormatError(
-            f"unknown {kind.__name__.lower()} {value!r}; {hint}choose one of {choices}"
+            f"unknown {kind.__name__.lower()} {repr(value)[:80]}; {hint}choose one of {choices}"
         ) from None
 
 
@@ -147,10 +148,8 @@ class Cast:
             "negative": _enum(Negative, negative),
             "zero": _enum(Zero, zero),
         }
-        if FORMATS.get(form.name, form) != form:
-            raise FormatError(
-                f"format {form.name!r} is not the known one of that name: give yours another name"
-            )
+        if FORMATS.get(form.name) is not form:
+            _refuse_borrowed_name(form)
         if not form.signed and not form.has_nan and values["negative"] is Negative.NAN:
             raise FormatError(
                 f"format {form.name!r} is unsigned and has no NaN: a negative number has "
@@ -264,6 +263,18 @@ class Cast:
         return cls(Format.from_json(form) if isinstance(form, Mapping) else form, **rules)
 
 
+def _refuse_borrowed_name(form: Format) -> None:
+    """Refuse a format that another one is found by the name of: its casts' texts would lie."""
+    try:
+        known = find_format(form.name)
+    except FpemuError:  # nobody's name
+        return
+    if known != form:
+        raise FormatError(
+            f"format {form.name!r} is not the known one of that name: give yours another name"
+        )
+
+
 _RULES = tuple(f.name for f in fields(Cast) if f.name != "format")
 
 
@@ -307,12 +318,15 @@ def make_cast(
 
 def cast_of(to: Cast | Format | str, rules: Rules) -> Cast:
     """`make_cast` with the rules as a tuple, as every small call goes through here."""
-    if isinstance(to, Cast):
-        return to if rules == _NO_RULES else to.replace(**_given(rules))
     try:
+        if isinstance(to, Cast):
+            return to if rules == _NO_RULES else to.replace(**_given(rules))
         return _make_cast(to, rules)
-    except TypeError:  # unhashable: let the readers below name the value
-        bad = next((r for r in rules if isinstance(r, list | dict | set)), to)
+    except (TypeError, ValueError) as wrong:  # unhashable, or an array
+        if isinstance(wrong, FpemuError):
+            raise
+        odd = [r for r in rules if r is not None and not isinstance(r, str | enum.Enum)]
         raise InputError(
-            f"{bad!r}: a format, cast or rule is a name or one of fpemu's records"
+            f"{repr(odd[0] if odd else to)[:80]}: a format, cast or rule is a name or one of "
+            "fpemu's records"
         ) from None

@@ -13,12 +13,14 @@ from fpemu.arrays import (
     holds,
     like_input,
     narrow_format,
+    read_array,
     read_dtype,
 )
 from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero, cast_of
+from fpemu.catalog import find_format
 from fpemu.elementwise import draws_of, run
 from fpemu.errors import InputError
-from fpemu.format import Format, find_format
+from fpemu.format import Format
 from fpemu.kernels.plan import decode_plan, plan
 
 if TYPE_CHECKING:
@@ -130,7 +132,7 @@ def code_dtype(form: Format) -> np.dtype[Any]:
 
 def _code_array(codes: Any, form: Format) -> Array:
     """Return codes as a native unsigned array, each one checked against the format's width."""
-    array = np.asarray(codes)
+    array = read_array(codes)
     if array.dtype.kind not in "iu" and not (array.size == 0 and isinstance(codes, list)):
         raise InputError(
             f"codes of dtype {array.dtype.name}: must be unsigned integers, as fpemu.encode gives"
@@ -170,29 +172,31 @@ def pack(codes: Array, form: Format) -> Array:
             f"{length} codes of {form.bits} bits along the last axis: must be a multiple of "
             f"{count} to fill whole bytes; pad with zeros"
         )
-    groups = codes.reshape(*codes.shape[:-1], -1, count).astype("<u8")
+    *outer, length = codes.shape
+    groups = codes.reshape(*outer, length // count, count).astype("<u8")
     words = np.zeros(groups.shape[:-1], "<u8")
     for i in range(count):
         words |= groups[..., i] << np.uint64(form.bits * i)
     octets = words[..., None].view(np.uint8)[..., :size]
-    return np.ascontiguousarray(octets).reshape(*codes.shape[:-1], -1)
+    return np.ascontiguousarray(octets).reshape(*outer, length // count * size)
 
 
 def unpack(octets: Any, form: Format) -> Array:
     """Return the uint8 codes that `pack` put side by side."""
     count, size = _group(form)
-    array = np.asarray(octets)
+    array = read_array(octets)
     if array.dtype != np.uint8 or array.ndim == 0 or array.shape[-1] % size:
         raise InputError(
             f"packed {form.name} of dtype {array.dtype.name} and shape {array.shape}: must be "
             f"uint8 with a last axis of a multiple of {size} bytes"
         )
-    groups = np.zeros((*array.shape[:-1], array.shape[-1] // size, 8), np.uint8)
-    groups[..., :size] = array.reshape(*array.shape[:-1], -1, size)
+    *outer, length = array.shape
+    groups = np.zeros((*outer, length // size, 8), np.uint8)
+    groups[..., :size] = array.reshape(*outer, length // size, size)
     words = groups.view("<u8")
     shifts = np.arange(count, dtype=np.uint64) * np.uint64(form.bits)
     codes: Array = words >> shifts & np.uint64((1 << form.bits) - 1)
-    return codes.astype(np.uint8).reshape(*array.shape[:-1], -1)
+    return codes.astype(np.uint8).reshape(*outer, length // size * count)
 
 
 def _copy_packed(out: Any, codes: Array) -> Array:

@@ -70,15 +70,17 @@ def run(
     if not in_c and (draws or not array.flags.f_contiguous):
         array = array.copy("C" if draws else "K")
         in_c = array.flags.c_contiguous
-    if out is not None and made == wanted and _same_order(out, array):
-        result = out
+    plain = None if out is None else np.asarray(out)  # a matrix or the like, as its memory
+    if plain is not None and made == wanted and _same_order(plain, array):
+        result = plain
     elif in_c:
         result = np.empty(array.shape, made)
     else:
         result = np.empty_like(array, made, subok=False)
     _run_flat(loop, _words(array), _words(result), draws, threads)
-    if out is not None and result is not out:
-        np.copyto(out, result, casting="unsafe")  # exact: `wanted` holds every result
+    if out is not None and plain is not None:
+        if result is not plain:
+            np.copyto(plain, result, casting="unsafe")  # exact: `wanted` holds every result
         return out
     return result if made == wanted else result.astype(wanted)
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fpemu.arrays import float_array, like_input
 from fpemu.cast import Cast
+from fpemu.catalog import find_format
 from fpemu.codes import decode, encode
 from fpemu.emulate import round
 from fpemu.errors import InputError
-from fpemu.format import Format, find_format
+from fpemu.format import Format
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -75,7 +76,7 @@ def nextafter(x: ArrayLike, direction: ArrayLike, format: Format | str) -> Any:
     array = _on_grid(float_array(x), form)
     try:
         goal = np.broadcast_to(np.asarray(direction, np.float64), array.shape)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(
             f"direction {direction!r}: must be a number, or numbers that broadcast to x's shape "
             f"{array.shape}"
@@ -92,7 +93,8 @@ def nextafter(x: ArrayLike, direction: ArrayLike, format: Format | str) -> Any:
     moved = np.where(past, form.max_code, np.abs(rank)).astype(np.uint32)
     result = np.where(past, np.inf if form.inf else np.nan, decode(moved, form))
     result = np.where(negative & ((rank != 0) | form.minus_zero), -result, result)
-    result = np.where(step == 0, np.where(goal == array, goal, array), result)
+    same = np.where(goal == array, goal, array)
+    result = np.where(step == 0, same if form.minus_zero else same + 0.0, result)
     result = np.where(np.isnan(array) | np.isnan(goal), np.nan, result)
     return like_input(x, result.astype(array.dtype))
 
@@ -140,31 +142,64 @@ def error(x: ArrayLike, q: ArrayLike, format: Format | str | None = None) -> Err
         raise InputError(f"x has shape {reference.shape} and q {other.shape}: give equal shapes")
     finite = np.isfinite(reference) & np.isfinite(other)
     a, b = reference[finite].astype(np.float64), other[finite].astype(np.float64)
-    # one power of two off both keeps squares of float64 extremes in range
-    shift = 0 if a.size == 0 else -int(np.frexp(max(np.abs(a).max(), np.abs(b).max()))[1])
-    d, sa, sb = np.ldexp(b - a, shift), np.ldexp(a, shift), np.ldexp(b, shift)
-    signal, noise, power = (float(np.dot(v, v)) for v in (sa, d, sb))
-    ulps = None if format is None else np.abs(b - a) / spacing(a, format)
-    nonzero = a != 0
-    relative = np.abs(b - a)[nonzero] / np.abs(a[nonzero])
+    half = 0.5 * b - 0.5 * a  # a difference of float64 extremes would overflow
+    signal, noise, power = _squares(a), _squares(half), _squares(b)
+    with np.errstate(over="ignore", under="ignore"):
+        ulps = None if format is None else 2 * (np.abs(half) / spacing(a, format))
+        nonzero = a != 0
+        relative = 2 * (np.abs(half[nonzero]) / np.abs(a[nonzero]))
     return Error(
         count=a.size,
         nonfinite=reference.size - a.size,
-        sqnr=_decibels(signal, noise),
-        rms=math.ldexp(math.sqrt(noise / a.size), -shift) if a.size else math.nan,
+        sqnr=_decibels(signal, noise._replace(exponent=noise.exponent + 2)),
+        rms=_root_mean(noise, a.size),
         max_ulp=None if ulps is None else _reduce(np.max, ulps),
         mean_ulp=None if ulps is None else _reduce(np.mean, ulps),
         max_relative=_reduce(np.max, relative),
         mean_relative=_reduce(np.mean, relative),
-        cosine=float(np.dot(sa, sb)) / math.sqrt(signal * power) if signal * power else math.nan,
+        cosine=_cosine(signal, power),
     )
+
+
+class _Squares(NamedTuple):
+    """A vector scaled to its largest element, and its sum of squares: total * 2**exponent."""
+
+    scaled: Array
+    total: float
+    exponent: int
+
+
+def _squares(v: Array) -> _Squares:
+    largest = float(np.max(np.abs(v), initial=0.0))
+    shift = -math.frexp(largest)[1]
+    with np.errstate(under="ignore"):
+        scaled = np.ldexp(v, shift)
+        return _Squares(scaled, float(np.dot(scaled, scaled)), -2 * shift)
+
+
+def _decibels(signal: _Squares, noise: _Squares) -> float:
+    if signal.total == 0:
+        return math.nan
+    if noise.total == 0:
+        return math.inf
+    binary = math.log10(2) * (signal.exponent - noise.exponent)
+    return 10 * (math.log10(signal.total) - math.log10(noise.total) + binary)
+
+
+def _root_mean(noise: _Squares, count: int) -> float:
+    """The root of the mean squared difference, of which `noise` has the half."""
+    if not count:
+        return math.nan
+    with np.errstate(over="ignore"):
+        return float(np.ldexp(math.sqrt(noise.total / count), noise.exponent // 2 + 1))
+
+
+def _cosine(a: _Squares, b: _Squares) -> float:
+    if not a.total or not b.total:
+        return math.nan
+    with np.errstate(under="ignore"):
+        return float(np.dot(a.scaled, b.scaled)) / (math.sqrt(a.total) * math.sqrt(b.total))
 
 
 def _reduce(function: Any, values: Array) -> float:
     return float(function(values)) if values.size else math.nan
-
-
-def _decibels(signal: float, noise: float) -> float:
-    if signal == 0:
-        return math.nan
-    return math.inf if noise == 0 else 10 * math.log10(signal / noise)

@@ -95,18 +95,21 @@ class Moments:
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Moments:
-        """Make Moments from `to_json`'s dict."""
+        """Make Moments from `to_json`'s dict.
+
+        Errors: InputError for a number that no array's moments have: a count outside 0..2^63 - 1,
+        an infinity, a negative `m2`, `m4`, `amax` or `smallest_nonzero`, a mean of None or NaN
+        where count is not 0.
+        """
         names = [f.name for f in fields(cls)]
         if not isinstance(facts, Mapping) or sorted(facts) != sorted(names):
             raise InputError(f"moments {facts!r}: must be a dict with the keys {names}")
-        values = dict(facts) | ({"mean": math.nan} if facts["mean"] is None else {})
-        for name, value in values.items():
-            whole = name == "count"
-            if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-                raise InputError(
-                    f"moments: {name}={value!r} must be {'an int' if whole else 'a number'}"
-                )
-        return cls(**values)
+        count, rest = facts["count"], {name: facts[name] for name in names if name != "count"}
+        if type(count) is not int or not 0 <= count < 2**63:
+            raise InputError(f"moments: count={count!r:.40} must be an int from 0 to 2^63 - 1")
+        empty = count == 0 and (rest["mean"] is None or rest["mean"] != rest["mean"])
+        values = {name: _finite(name, rest[name]) for name in rest if not (empty and name == "mean")}
+        return cls(count, **{"mean": math.nan} | values)
 
 
 def moments(x: Any, *, threads: int | None = None) -> Moments:
@@ -141,6 +144,20 @@ def moments(x: Any, *, threads: int | None = None) -> Moments:
     amax = _magnitude(int(largest.max()))
     smallest_nonzero = _magnitude(int(smallest.min())) if smallest.size else 0.0
     return Moments(int(count), mean if count else math.nan, m2, m3, m4, amax, smallest_nonzero)
+
+
+def _finite(name: str, value: object) -> float:
+    """Return one of the moments as a float that `moments` can have counted."""
+    try:
+        number = float(value) if type(value) in (int, float) else math.nan  # type: ignore[arg-type]
+    except OverflowError:  # an int beyond float64
+        number = math.inf
+    least = -math.inf if name in ("mean", "m3") else 0.0
+    if not (math.isfinite(number) and number >= least):
+        shown = "inf" if number == math.inf else repr(value)[:40]
+        rule = "a finite number" + (" from 0 on" if least == 0.0 else "")
+        raise InputError(f"moments: {name}={shown} must be {rule}; give what to_json() returned")
+    return number
 
 
 def _magnitude(bits: int) -> float:

@@ -6,8 +6,9 @@ Slow on purpose and free of floats: every fast path is tested against `round_exa
 from __future__ import annotations
 
 import math
+import numbers
 from fractions import Fraction
-from typing import NamedTuple, SupportsFloat
+from typing import Any, NamedTuple, SupportsFloat
 
 from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero
 from fpemu.errors import InputError
@@ -50,19 +51,19 @@ def exact(x: Real | Fraction | SupportsFloat) -> Real:
     """Return a number as an exact signed fraction; floats keep the sign of zero and NaN."""
     if isinstance(x, Real):
         return x
-    if isinstance(x, int | Fraction):
-        return Real(int(x < 0), abs(x.numerator), x.denominator)
+    if isinstance(x, numbers.Rational):  # any integer too
+        return Real(int(x < 0), abs(int(x.numerator)), int(x.denominator))
     try:
-        value = float(x)
-    except (TypeError, ValueError):
-        raise InputError(f"{x!r}: not a number") from None
-    sign = int(math.copysign(1.0, value) < 0)
-    if math.isnan(value):
-        return Real(sign, 0, 0)
-    if math.isinf(value):
-        return Real(sign, 1, 0)
-    numerator, denominator = value.as_integer_ratio()
-    return Real(sign, abs(numerator), denominator)
+        value: Any = x if hasattr(x, "as_integer_ratio") else x.__float__()
+        sign = int(math.copysign(1.0, value) < 0)
+        if value != value:
+            return Real(sign, 0, 0)
+        if abs(value) == math.inf:
+            return Real(sign, 1, 0)
+        numerator, denominator = value.as_integer_ratio()  # exact for any width, Decimal too
+    except (AttributeError, TypeError, ValueError, ArithmeticError):
+        raise InputError(f"{x!r}: not a number; give a float, an int or a Fraction") from None
+    return Real(sign, abs(int(numerator)), int(denominator))
 
 
 def round_exact(

@@ -13,7 +13,7 @@ from pathlib import Path
 import fpemu
 from fpemu.analysis.report.definitions import definitions
 from fpemu.analysis.scales import TOLERANCE
-from fpemu.format import ALIASES
+from fpemu.catalog import ALIASES
 from fpemu.presets import PRESETS
 
 __all__ = ["DOCUMENTS", "ROOT", "TABLES", "table_names", "with_tables"]

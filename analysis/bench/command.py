@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fpemu.catalog import find_format
 from fpemu.errors import FpemuError, InputError
-from fpemu.format import find_format
 
 if TYPE_CHECKING:
     from fpemu.analysis.bench.setup import Setup
@@ -32,7 +32,7 @@ _QUICK_REPEATS, _REPEATS = 5, 15
 @click.option("--float64", is_flag=True, help="Also float64 input.")
 @click.option("--no-peers", is_flag=True, help="fpemu alone, without other libraries.")
 @click.option("--cpu-time", is_flag=True,
-              help="Time the thread on the processor, for a machine that others use too.")
+              help="Time on the processor, not on the wall: steadier where others work too.")
 @click.option("--import", "startup", is_flag=True,
               help="Only: what `import fpemu` and `fpemu --help` take.")
 @click.option("--quick", is_flag=True,
@@ -46,7 +46,7 @@ def bench(startup: bool, as_json: bool, **options: Any) -> None:
     """
     try:
         if startup:
-            _startup(_repeats(options), as_json)
+            _startup(_repeats(options), options["cpu_time"], as_json)
         else:
             _bench(_setup(options), as_json)
     except FpemuError as error:
@@ -105,13 +105,13 @@ def _bench(setup: Setup, as_json: bool) -> None:
         render(result, Console())
 
 
-def _startup(repeats: int, as_json: bool) -> None:
+def _startup(repeats: int, cpu_time: bool, as_json: bool) -> None:
     from fpemu.analysis.bench.imports import startup
     from fpemu.analysis.bench.machine import machine_facts
     from fpemu.analysis.bench.result import SCHEMA
 
     facts = machine_facts()
-    found = startup(repeats)
+    found = startup(repeats, cpu_time=cpu_time)
     if as_json:
         rows = [row.to_json() for row in found]
         _print_json({"schema": SCHEMA, "machine": facts, "startup": rows})

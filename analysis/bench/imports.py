@@ -17,12 +17,12 @@ from fpemu.errors import InputError
 __all__ = ["Startup", "startup"]
 
 _IMPORTS = """
-import time
-start = time.perf_counter()
+from time import {clock} as clock
+start = clock()
 import numpy
-middle = time.perf_counter()
+middle = clock()
 import fpemu
-print(middle - start, time.perf_counter() - middle)
+print(middle - start, clock() - middle)
 """
 _HELP = "from fpemu.analysis.cli import main; main(['--help'])"
 
@@ -45,14 +45,18 @@ class Startup:
 Runner = Callable[[str], tuple[float, str]]
 
 
-def startup(repeats: int = 9, *, run: Runner | None = None) -> list[Startup]:
+def startup(
+    repeats: int = 9, *, cpu_time: bool = False, run: Runner | None = None
+) -> list[Startup]:
     """Return the medians of the imports and of `fpemu --help`, each in a fresh process.
 
-    repeats: processes of each kind, taken in turn. run: runs a Python text and returns (seconds
-    from start to exit, what it printed). The import of fpemu is timed inside the process, after
-    numpy's. A process that fails is an InputError with the last line it wrote.
+    repeats: processes of each kind, taken in turn. cpu_time: seconds on the processor in place
+    of seconds on the wall. run: runs a Python text and returns (seconds, what it printed). The
+    import of fpemu is timed inside the process, after numpy's. A process that fails is an
+    InputError with the last line it wrote.
     """
-    run = run or _in_process
+    run = run or (lambda text: _in_process(text, cpu_time))
+    imports = _IMPORTS.format(clock="process_time" if cpu_time else "perf_counter")
     times: dict[str, list[float]] = {
         "import numpy": [],
         "import fpemu, beyond numpy": [],
@@ -60,7 +64,7 @@ def startup(repeats: int = 9, *, run: Runner | None = None) -> list[Startup]:
         "fpemu --help": [],
     }
     for _ in range(repeats):
-        numpy_s, fpemu_s = (float(word) for word in run(_IMPORTS)[1].split())
+        numpy_s, fpemu_s = (float(word) for word in run(imports)[1].split())
         found = (numpy_s, fpemu_s, run("pass")[0], run(_HELP)[0])
         for what, seconds in zip(times, found, strict=True):
             times[what].append(seconds)
@@ -76,12 +80,13 @@ def _median(what: str, seconds: list[float]) -> Startup:
     return Startup(what, middle, low, high, len(seconds))
 
 
-def _in_process(text: str) -> tuple[float, str]:
+def _in_process(text: str, cpu_time: bool = False) -> tuple[float, str]:
     import fpemu
 
     root = Path(fpemu.__file__).parents[1]  # so that the child takes this very fpemu
     path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
-    start = time.perf_counter()
+    clock = _children_s if cpu_time else time.perf_counter
+    start = clock()
     done = subprocess.run(
         [sys.executable, "-c", text],
         env=os.environ | {"PYTHONPATH": path},
@@ -89,8 +94,14 @@ def _in_process(text: str) -> tuple[float, str]:
         text=True,
         check=False,
     )
-    seconds = time.perf_counter() - start
+    seconds = clock() - start
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise InputError(f"a fresh Python failed with exit code {done.returncode}: {last}")
     return seconds, done.stdout
+
+
+def _children_s() -> float:
+    """Seconds that finished child processes spent on a processor."""
+    spent = os.times()
+    return spent.children_user + spent.children_system

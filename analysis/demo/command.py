@@ -31,8 +31,7 @@ _RECORDED, _QUICK_RECORDED = 40, 20
               metavar="FOLDER", help="Where report, plots and trace are written.")
 @click.option("--inject", metavar="[LAYER:]STEP",
               help="Make a layer's output overflow at a step: 300 (layer output) or hidden2:300.")
-@click.option("--quick", is_flag=True,
-              help=f"{_QUICK_STEPS} steps; the plots in the report only, not as images beside it.")
+@click.option("--quick", is_flag=True, help=f"{_QUICK_STEPS} steps instead of {_STEPS}.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")  # fmt: skip
 def demo(
     to: str,
@@ -61,7 +60,7 @@ def demo(
         experiment = run(setup, progress)
         progress("report and plots", 0, 0.0)
         found = report.build(experiment.trace, to=setup.to)
-        written = files.write(experiment, found, out, plots=not quick)
+        written = files.write(experiment, found, out)
     from fpemu.analysis.demo import show
 
     if as_json:

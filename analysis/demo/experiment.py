@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import fpemu
-from fpemu.analysis.demo.network import Rounding
+from fpemu.analysis.demo.network import Array, Rounding
 from fpemu.analysis.demo.training import Recipe, Run, Step, train
 from fpemu.analysis.demo.watch import Recorder, Reporter
 from fpemu.analysis.digits import ATTRIBUTION, digits
@@ -58,35 +58,36 @@ def run(setup: Setup, progress: Progress = lambda run, step, loss: None) -> Expe
     progress: called with the run's name, the step and the loss after each step.
     Refused with an InputError: casts that a tally cannot count (stochastic ones, some P3109).
     """
-    cast, recipe = setup.to, setup.recipe
+    cast, to = setup.to, str(setup.to)
     fpemu.Tally().outcome(cast)  # refused now rather than after the training
-    data, trace = digits(), Trace(metadata=_facts(setup))
-    spoil = setup.spoil.change(cast) if setup.spoil else None
+    trace = Trace(metadata=_facts(setup))
 
-    def train_one(
-        name: str, round: Rounding, watch: Callable[[Step], None], loss_scale: float | None = None
-    ) -> Run:
-        def both(step: Step) -> None:
-            watch(step)
-            progress(Run(name, loss_scale).name, step.number, step.loss)
+    def rounded(x: Array) -> Array:
+        return fpemu.round(x, cast, threads=1)  # type: ignore[no-any-return]
 
-        return train(
-            name, data, recipe, round, loss_scale=loss_scale, change=spoil, watch=both
-        )  # fmt: skip
-
-    def rounded(x: Any) -> Any:
-        return fpemu.round(x, cast, threads=1)
-
-    recorder, to = Recorder(trace, cast, recipe, setup.recorded), str(cast)
-    runs = [train_one("float32", lambda x: x, recorder)]
+    recorder = Recorder(trace, cast, setup.recipe, setup.recorded)
+    runs = [_train(setup, Run("float32"), lambda x: x, recorder, progress)]
     scale = setup.loss_scale or _advised(trace, cast)
-    for used in (None, scale):
-        if used != 1.0 or setup.loss_scale:
-            watch = Reporter(trace, Run(to, used).name)
-            runs.append(train_one(to, rounded, watch, used))
+    for run in (Run(to), Run(to, scale)):
+        if run.loss_scale != 1.0 or setup.loss_scale:
+            watch = Reporter(trace, run.name)
+            runs.append(_train(setup, run, rounded, watch, progress))
     trace.metadata["recorded"] = f"every {recorder.every} steps, and each that leaves the range"
     trace.metadata["runs"] = [_row(run) for run in runs]
     return Experiment(setup, trace, tuple(runs), scale)
+
+
+def _train(
+    setup: Setup, run: Run, round: Rounding, watch: Callable[[Step], None], progress: Progress
+) -> Run:
+    """Train one network from the start, watched, and return its run."""
+
+    def each(step: Step) -> None:
+        watch(step)
+        progress(run.name, step.number, step.loss)
+
+    change = setup.spoil.change(setup.to) if setup.spoil else None
+    return train(run, digits(), setup.recipe, round, change=change, watch=each)
 
 
 def _advised(trace: Trace, cast: Cast) -> float:
@@ -125,4 +126,3 @@ def _row(run: Run) -> dict[str, Any]:
         "skipped_steps": run.skipped,
         "diverged_at_step": run.diverged_at,
     }
-

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["prepare", "write"]
 
 _TRACE, _REPORT = "run.fpemu", "report.html"
+_IMAGES = ("histogram.png", "exponents.png", "underflow.png", "scales.png")  # as the page has them
 
 
 def prepare(folder: Path) -> None:
@@ -34,26 +37,19 @@ def prepare(folder: Path) -> None:
         Trace.load(folder / _TRACE)  # anything but a trace is refused, not replaced
 
 
-def write(experiment: Experiment, report: Report, folder: Path, *, plots: bool) -> list[Path]:
-    """Write trace, report and, if asked for, the plots as images; return their paths."""
-    from fpemu.analysis.report import html, write_text
+def write(experiment: Experiment, report: Report, folder: Path) -> list[Path]:
+    """Write report, trace and the report's plots as images; return their paths."""
+    from fpemu.analysis.files import write_bytes, write_text
+    from fpemu.analysis.report import html
 
+    page = html.render(report)
+    write_text(folder / _REPORT, page)
     experiment.trace.save(folder / _TRACE)
-    write_text(folder / _REPORT, html.render(report))
-    images = _draw(experiment, report, folder) if plots else []
-    return [folder / _REPORT, folder / _TRACE, *images]
+    for name, image in zip(_IMAGES, _images(page), strict=True):
+        write_bytes(folder / name, image)
+    return [folder / name for name in (_REPORT, _TRACE, *_IMAGES)]
 
 
-def _draw(experiment: Experiment, report: Report, folder: Path) -> list[Path]:
-    from fpemu.analysis import plots
-
-    trace, to = experiment.trace, experiment.setup.to
-    formats = list(report.formats)[:5]
-    gradients = "activation_gradient"
-    drawn = {
-        "histogram.png": plots.exponent_histogram(trace, formats=formats),
-        "exponents.png": plots.exponent_heatmap(trace, to=to),
-        "underflow.png": plots.underflow_heatmap(trace, to=to, kind=gradients),
-        "scales.png": plots.lost_by_scale(trace, formats=formats, kind=gradients),
-    }
-    return [plots.save(axes, folder / name) for name, axes in drawn.items()]
+def _images(page: str) -> list[bytes]:
+    """The plots that the page carries: drawing them again would take as long as the training."""
+    return [base64.b64decode(data) for data in re.findall(r'"data:image/png;base64,([^"]+)"', page)]

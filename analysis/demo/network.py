@@ -10,13 +10,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 __all__ = [
+    "Array",
     "Gradients",
     "Network",
+    "Rounding",
     "Signals",
     "backward",
     "cross_entropy",
@@ -24,8 +26,8 @@ __all__ = [
     "layer_names",
 ]
 
-Array = np.ndarray[Any, Any]
-Rounding = Callable[[Array], Array]
+Array: TypeAlias = np.ndarray[Any, Any]
+Rounding: TypeAlias = Callable[[Array], Array]
 
 
 def layer_names(layers: int) -> tuple[str, ...]:

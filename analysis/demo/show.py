@@ -49,7 +49,7 @@ def show(experiment: Experiment, report: Report, files: Sequence[Path], console:
     """Print the runs side by side, what each layer loses, the verdict and the files."""
     recipe = experiment.setup.recipe
     console.print(Text.assemble(
-        ("\nHandwritten digits", "bold"),
+        ("Handwritten digits", "bold"),
         f": {len(recipe.widths) - 1} layers ({'-'.join(map(str, recipe.widths))}), "
         f"{count(recipe.steps)} steps, seed {recipe.seed}\n",
     ))  # fmt: skip

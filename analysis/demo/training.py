@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,16 +55,16 @@ class Step:
         return not self.updates
 
 
-@dataclass
+@dataclass(frozen=True)
 class Run:
-    """One training run and how it ended."""
+    """One training run and, once trained, how it ended."""
 
     format: str  #: what it was rounded to
-    loss_scale: float | None  #: at the start; None: no loss scaling
-    losses: list[float] = field(default_factory=list)
+    loss_scale: float | None = None  #: at the start; None: no loss scaling
+    final_loss_scale: float | None = None
+    losses: tuple[float, ...] = ()  #: of each step
     skipped: int = 0  #: steps
     diverged_at: int | None = None  #: the step after which a weight was not finite
-    final_loss_scale: float | None = None
     train_accuracy: float = 0.0  #: fractions
     test_accuracy: float = 0.0
     train_loss: float = 0.0  #: mean over all training images, at the end
@@ -76,20 +76,18 @@ class Run:
 
 
 def train(
-    format: str,
+    run: Run,
     data: Digits,
     recipe: Recipe,
     round: Rounding,
     *,
-    loss_scale: float | None = None,
     change: Callable[[int], Callable[[str, Array], Array]] | None = None,
     watch: Callable[[Step], None] = lambda step: None,
 ) -> Run:
-    """Train one network and return how it went.
+    """Train one network from the start, and return the run with what came of it.
 
-    format: what the run is called.
     round: what every matrix product's inputs, outputs and gradients go through.
-    loss_scale: multiplies the loss's gradient; a step whose gradients are not finite is then
+    run.loss_scale multiplies the loss's gradient; a step whose gradients are not finite is then
     skipped and the scale halved, as every framework's loss scaler does. Without it such a step is
     taken, and the run ends at the first weight that is not finite.
     change: given a step, spoils that step's outputs (`fpemu.analysis.demo.spoil`).
@@ -97,30 +95,31 @@ def train(
     rng = np.random.default_rng(recipe.seed)
     network = Network.start(recipe.widths, rng)
     optimizer = _Momentum(network, recipe)
-    run = Run(format, loss_scale)
-    scale = loss_scale or 1.0
+    scale, losses, skipped, diverged_at = run.loss_scale or 1.0, [], 0, None
     with np.errstate(all="ignore"):  # NaN and infinity are what is looked for
         for number, chosen in enumerate(_batches(len(data.train_labels), recipe, rng)):
             spoil = {"change": change(number)} if change else {}
             signals = forward(network, data.train_images[chosen], round, **spoil)
             loss, slope = cross_entropy(signals.outputs[-1], data.train_labels[chosen])
             gradients = backward(signals, slope * slope.dtype.type(scale), round)
-            skip = loss_scale is not None and not _finite(gradients)
-            updated, updates = (network, ()) if skip else optimizer.step(
-                network, number, gradients, scale
-            )  # fmt: skip
-            run.losses.append(loss)
+            losses.append(loss)
+            skip = run.loss_scale is not None and not _finite(gradients)
+            new, updates = optimizer.step(network, number, gradients, scale, skip=skip)
             watch(Step(number, loss, scale, signals, gradients, updates, network))
-            network = updated
+            network = new
             if skip:
-                run.skipped += 1
-                scale /= 2
+                skipped, scale = skipped + 1, scale / 2
             elif not all(np.isfinite(weight).all() for weight in network.weights):
-                run.diverged_at = number
+                diverged_at = number
                 break
-        _finish(run, network, data, round)
-    run.final_loss_scale = None if loss_scale is None else scale
-    return run
+        run = _measured(run, network, data, round)
+    return replace(
+        run,
+        final_loss_scale=None if run.loss_scale is None else scale,
+        losses=tuple(losses),
+        skipped=skipped,
+        diverged_at=diverged_at,
+    )
 
 
 def _batches(images: int, recipe: Recipe, rng: np.random.Generator) -> Iterator[Array]:
@@ -146,9 +145,11 @@ class _Momentum:
         self._biases = [np.zeros_like(bias) for bias in network.biases]
 
     def step(
-        self, network: Network, number: int, gradients: Gradients, scale: float
+        self, network: Network, number: int, gradients: Gradients, scale: float, *, skip: bool
     ) -> tuple[Network, tuple[Array, ...]]:
-        """Return the network after a step, and what was added to its weights."""
+        """Return the network after a step, and what was added to its weights, if anything."""
+        if skip:
+            return network, ()
         recipe = self._recipe
         rate = recipe.rate * (1 - number / recipe.steps)
         decays = [recipe.decay * weight for weight in network.weights]
@@ -165,13 +166,16 @@ class _Momentum:
         return [self._recipe.momentum * v + s for v, s in zip(speeds, slopes, strict=True)]
 
 
-def _finish(run: Run, network: Network, data: Digits, round: Rounding) -> None:
-    """Measure the trained network, with its rounding."""
+def _measured(run: Run, network: Network, data: Digits, round: Rounding) -> Run:
+    """Return the run with what its network, rounded as it was trained, does on all images."""
     logits = forward(network, data.train_images, round).outputs[-1]
-    run.train_loss, _ = cross_entropy(logits, data.train_labels)
-    run.train_accuracy = _accuracy(logits, data.train_labels)
     tests = forward(network, data.test_images, round).outputs[-1]
-    run.test_accuracy = _accuracy(tests, data.test_labels)
+    return replace(
+        run,
+        train_accuracy=_accuracy(logits, data.train_labels),
+        test_accuracy=_accuracy(tests, data.test_labels),
+        train_loss=cross_entropy(logits, data.train_labels)[0],
+    )
 
 
 def _accuracy(logits: Array, labels: Array) -> float:

@@ -16,7 +16,7 @@ def formats(name: str | None, as_json: bool) -> None:
     NAME is a format's name or alias, or one of IEEE P3109's such as binary8p4se.
     """
     from fpemu.analysis.formats.sheet import facts
-    from fpemu.format import FORMATS, find_format
+    from fpemu.catalog import FORMATS, find_format
 
     if as_json:
         import json

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fpemu.format import ALIASES, FORMATS, Format, NaN, p3109
+from fpemu.catalog import ALIASES, FORMATS, p3109
+from fpemu.format import Format, NaN
 from fpemu.presets import PRESETS
 
 __all__ = ["aliases", "facts", "nan_codes", "presets", "same_formats"]

@@ -114,8 +114,8 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
         # floor(v * 2**n / 2**depth); far below, n - depth is at most ROOM, the bits above v
         deeper = U(depth + ROOM)
         deeper = U(deeper - g.random_bits) if deeper > g.random_bits else ZERO
-        deeper = deeper if deeper < TOP else TOP
-        w = U(U(v << ROOM) >> deeper)
+        w = U(U(v << ROOM) >> (deeper if deeper < TOP else TOP))
+        w = w if deeper <= TOP else ZERO
         return ONES if w > spare else ZERO
 
     @jit

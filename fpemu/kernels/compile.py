@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -28,14 +30,53 @@ def source_stamp() -> str:
 
 
 def jit(function: _F) -> _F:
-    """Compile a loop for the CPU: nogil, so that chunks run on threads; strict IEEE."""
+    """Compile a loop for the CPU: nogil, so that chunks run on threads; strict IEEE.
+
+    The compiled loop is kept on disk where that works; where it does not (a read-only install, a
+    full disk, a damaged file) it is compiled again in each process.
+    """
     import numba
 
+    _survive_forks()
     njit: Any = numba.njit
     try:
-        return njit(nogil=True, cache=True)(function)  # type: ignore[no-any-return]
-    except RuntimeError:  # no writable place for the cache: a read-only install, no home
+        compiled = njit(nogil=True, cache=True)(function)
+    except RuntimeError:  # no place for the cache: a read-only install, no home
         return njit(nogil=True)(function)  # type: ignore[no-any-return]
+    compiled._cache = _Forgiving(compiled._cache)
+    return compiled  # type: ignore[no-any-return]
+
+
+class _Forgiving:
+    """numba's disk cache, with every failure to read or write taken as "not there"."""
+
+    def __init__(self, cache: Any) -> None:
+        self._real = cache
+
+    def load_overload(self, *key: Any) -> Any:
+        try:
+            return self._real.load_overload(*key)
+        except Exception:  # cut short, another version's, unreadable: compile instead
+            return None
+
+    def save_overload(self, *data: Any) -> None:
+        # a full disk must not stop the call that is being compiled for
+        with contextlib.suppress(Exception):
+            self._real.save_overload(*data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+@cache
+def _survive_forks() -> None:
+    """Hold numba's compiler lock over a fork, or a child forked during a compile waits for ever."""
+    from numba.core.compiler_lock import global_compiler_lock as lock
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+        )
 
 
 def inner(function: _F, **options: Any) -> _F:

@@ -6,8 +6,10 @@ them at run time and serves every Cast of a shape, so that it compiles only a fe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
+from threading import RLock
 from typing import Any
 
 from fpemu.kernels.bits import Bodies, build
@@ -24,12 +26,33 @@ Loop = Callable[..., None]
 H = WORDS[32].uint  # indices inside a block of 2**32 elements
 
 
+_building = RLock()
+if hasattr(os, "register_at_fork"):  # a child must not find it held by a thread it does not have
+    os.register_at_fork(
+        before=_building.acquire,
+        after_in_parent=_building.release,
+        after_in_child=_building.release,
+    )
+
+
+def _once(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Cache what is made, and let threads that ask together wait for one making."""
+    made = cache(make)
+
+    @wraps(make)
+    def ask(*key: Any) -> Any:
+        with _building:
+            return made(*key)
+
+    return ask
+
+
 @cache
 def _bodies(bits: int) -> Bodies:
     return build(WORDS[bits].uint, WORDS[bits].mantissa, inner)
 
 
-@cache
+@_once
 def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shape) -> Loop:
     """Return loop(x, out), or loop(x, out, first, keys) for stochastic casts."""
     body, U, stamp = getattr(_bodies(bits), verb), WORDS[bits].uint, _STAMP
@@ -54,7 +77,7 @@ def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shap
     return jit(loop)
 
 
-@cache
+@_once
 def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
     """Return the same loops with one more argument: the grid and the results as an array."""
     body, U, stamp = getattr(_bodies(bits), verb), WORDS[bits].uint, _STAMP
@@ -96,7 +119,7 @@ def _unpack() -> Callable[..., Any]:
     return inner(unpack)
 
 
-@cache
+@_once
 def decode_loop(bits: int, codes: Codes | None) -> Loop:
     """Return loop(codes, out) for one format, or loop(codes, out, constants) for any."""
     body, U, stamp = _bodies(bits).decode, WORDS[bits].uint, _STAMP

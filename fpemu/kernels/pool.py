@@ -6,10 +6,11 @@ numba's own threading layers kill or abort forked children (omp) and concurrent 
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from fpemu.errors import InputError
 
@@ -30,12 +31,16 @@ def thread_count(threads: int | None = None) -> int:
             return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (
                 os.cpu_count() or 1
             )
-        if not text.isdecimal() or int(text) < 1:
-            raise InputError(f"FPEMU_THREADS={text!r}: must be a whole number, 1 or more")
+        if not (text.isascii() and text.isdecimal() and len(text) < 7 and int(text) > 0):
+            raise InputError(f"FPEMU_THREADS={text[:40]!r}: must be a whole number, 1 or more")
         return int(text)
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+    try:
+        number = operator.index(threads)
+    except TypeError:
+        number = 0
+    if isinstance(threads, bool) or number < 1:
         raise InputError(f"threads={threads!r}: must be an int, 1 or more")
-    return threads
+    return number
 
 
 def _pool(workers: int) -> ThreadPoolExecutor:
@@ -67,7 +72,19 @@ def run_chunks(function: Callable[[int, int], None], size: int, threads: int | N
         return
     # a few chunks a worker even out a busy machine; multiples of 64 keep cache lines apart
     step = max(SMALL, -(-size // (4 * workers)) + 63 & ~63)
-    starts = range(0, size, step)
-    done = [_pool(workers).submit(function, a, min(a + step, size)) for a in starts]
-    for future in done:
-        future.result()
+    spans = [(start, min(start + step, size)) for start in range(0, size, step)]
+    pending: list[Future[None]] = []
+    try:
+        for span in spans[1:]:
+            pending.append(_pool(workers).submit(function, *span))
+    except RuntimeError:  # the interpreter is ending, or no thread can be started: do it here
+        pass
+    try:
+        for span in (spans[0], *spans[1 + len(pending):]):
+            function(*span)
+        for future in pending:
+            future.result()
+    finally:  # on an error or Ctrl-C too, nothing may write on after this call
+        for future in pending:
+            future.cancel()
+        wait(pending)

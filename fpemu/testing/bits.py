@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fpemu.arrays import read_array
 from fpemu.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,9 +53,11 @@ def assert_same_bits(got: ArrayLike, want: ArrayLike, x: ArrayLike | None = None
     x: the inputs that made them, to show beside the first difference. Shapes and dtypes must
     agree. Zeros of different sign differ.
     """
-    a, b = np.asarray(got), np.asarray(want)
-    if a.dtype != b.dtype or a.dtype.kind != "f":
-        raise InputError(f"got {a.dtype.name} and want {b.dtype.name}: give equal float dtypes")
+    a, b = read_array(got), read_array(want)
+    if a.dtype != b.dtype or a.dtype.kind != "f" or a.dtype.itemsize not in _UINT:
+        raise InputError(
+            f"got {a.dtype.name} and want {b.dtype.name}: give equal dtypes, float16, 32 or 64"
+        )
     if a.shape != b.shape:
         raise AssertionError(f"shapes differ: got {a.shape}, want {b.shape}")
     wrong = unlike(a, b)
@@ -62,7 +65,9 @@ def assert_same_bits(got: ArrayLike, want: ArrayLike, x: ArrayLike | None = None
         return
     first = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(wrong)))
     at = first if a.ndim else ()
-    source = "" if x is None else f"x {hex_of(np.asarray(x)[at])}, "
+    inputs = None if x is None else read_array(x)
+    shown = inputs is not None and inputs.shape == a.shape and inputs.dtype.kind == "f"
+    source = f"x {hex_of(inputs[at])}, " if inputs is not None and shown else ""
     raise AssertionError(
         f"{int(wrong.sum())} of {wrong.size} values differ; first at index {at}: {source}"
         f"got {hex_of(a[at])}, want {hex_of(b[at])}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fpemu.arrays import float_array
 from fpemu.cast import Cast, Rounding, make_cast
 from fpemu.emulate import round
 from fpemu.errors import InputError
@@ -45,9 +46,9 @@ class Difference:
 
     kind: str
     count: int
-    x: np.float32
-    got: np.float32
-    want: np.float32
+    x: Any  #: np.float32
+    got: Any  #: np.float32, or np.float64 from a function that returned that
+    want: Any
 
     def __str__(self) -> str:
         return (
@@ -89,8 +90,8 @@ def differences(
     >>> [d.kind for d in found.kinds]        # NaNs of low payload become infinity
     ['nan']
 
-    function: takes a float32 array and returns the rounded values in any dtype that float32
-    holds (float32, float16, ml_dtypes). Zeros are compared with their sign, NaNs are all equal.
+    function: takes a float32 array and returns the rounded values as floats of any width. Zeros
+    are compared with their sign, NaNs are all equal.
     exhaustive: all 2**32 inputs (minutes) instead of `directed_inputs`, against `fpemu.round`,
     which is itself compared with the definition in fpemu's own tests. Each kind comes
     with the input of smallest magnitude. Stochastic casts have no one answer: an InputError.
@@ -103,8 +104,9 @@ def differences(
     for x in _every_input() if exhaustive else [directed_inputs(cast.format)]:
         tried += x.size
         with np.errstate(all="ignore"):
-            got = _as_float32(function(x.copy()), x)
+            got = _results(function(x.copy()), x)
         want = round(x, cast) if exhaustive else _by_definition(x, cast)
+        want = want.astype(got.dtype)  # float64 results are compared as such
         wrong = unlike(got, want)
         if wrong.any():
             _sort(found, cast, x[wrong], got[wrong], want[wrong])
@@ -133,11 +135,12 @@ def _every_input() -> Iterator[Array]:
         yield np.arange(start, start + step, dtype=np.uint32).view(np.float32)
 
 
-def _as_float32(result: Any, x: Array) -> Array:
-    array = np.asarray(result)
+def _results(result: Any, x: Array) -> Array:
+    """Read what a function returned as float32, or as float64 where it returned that."""
+    array = float_array(result)
     if array.shape != x.shape:
         raise InputError(f"the function returned shape {array.shape} for {x.shape}")
-    return array.astype(np.float32)
+    return array
 
 
 def _by_definition(x: Array, cast: Cast) -> Array:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fpemu.format import Format, find_format
+from fpemu.catalog import find_format
+from fpemu.format import Format
 
 __all__ = ["directed_inputs"]
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero
+from fpemu.catalog import FORMATS, find_format
 from fpemu.errors import FpemuError, InputError, MissingExtraError
-from fpemu.format import FORMATS, Format, NaN, find_format
+from fpemu.format import Format, NaN
 from fpemu.rounding import value_of
 
 try:

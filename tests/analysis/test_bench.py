@@ -228,6 +228,7 @@ def test_a_failing_process_is_one_line() -> None:
     from fpemu.analysis.bench import imports
 
     assert imports._in_process("print(7)")[1] == "7\n"
+    assert 0 < imports._in_process("sum(range(10**6))", cpu_time=True)[0] < 60
     with pytest.raises(InputError, match=r"exit code 1: ZeroDivisionError.*"):
         imports._in_process("1 / 0")
 
@@ -294,21 +295,22 @@ def test_bad_options_are_one_line_and_exit_code_2(words: list[str], named: str) 
 def test_import_prints_medians(monkeypatch: pytest.MonkeyPatch) -> None:
     from fpemu.analysis.bench import imports
 
-    def process(text: str) -> tuple[float, str]:
+    def process(text: str, cpu_time: bool) -> tuple[float, str]:
+        assert ("process_time" in text) <= cpu_time
         return 0.2, "0.1 0.03" if "import numpy" in text else ""
 
     monkeypatch.setattr(imports, "_in_process", process)
     done = invoke("--import", "--repeats", "2")
     assert done.exit_code == 0, done.output
     assert "import fpemu, beyond numpy" in done.stdout
-    told = json.loads(invoke("--import", "--repeats", "2", "--json").stdout)
+    told = json.loads(invoke("--import", "--repeats", "2", "--cpu-time", "--json").stdout)
     assert [row["runs"] for row in told["startup"]] == [2] * 4
 
 
 def test_errors_inside_are_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
     from fpemu.analysis.bench import imports
 
-    def fails(text: str) -> tuple[float, str]:
+    def fails(text: str, cpu_time: bool) -> tuple[float, str]:
         raise FpemuError("a fresh Python failed")
 
     monkeypatch.setattr(imports, "_in_process", fails)

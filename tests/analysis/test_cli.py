@@ -484,7 +484,9 @@ def test_demo_prints_runs_losses_verdict_and_files(tmp_path: Path) -> None:
                    "activation gradients", "report.html", "10.24432/C50P49"):  # fmt: skip
         assert needed in text
     assert max(map(len, result.stdout.splitlines())) <= 100
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html", "run.fpemu"]
+    names = ["exponents.png", "histogram.png", "report.html", "run.fpemu", "scales.png",
+             "underflow.png"]  # fmt: skip
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_demo_refuses_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

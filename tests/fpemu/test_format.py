@@ -18,8 +18,8 @@ from gfloat.types import Domain, Signedness
 from support import ML_DTYPES, ODD, P3109, TABLED, WIDE, assert_same_bits, p3109_formats, widened
 
 import fpemu
+from fpemu.catalog import ALIASES, FORMATS
 from fpemu.errors import FormatError, UnknownFormatError
-from fpemu.format import ALIASES, FORMATS
 from fpemu.rounding import value_of
 
 FINFO = [name for name in fpemu.formats if name != "tf32"]

@@ -28,7 +28,8 @@ def test_packed_codes_are_their_bits_in_order(name: str) -> None:
     x = np.float32(np.random.default_rng(0).standard_normal((3, 5, 56 * 8)) * form.max / 3)
     x = x if form.signed else np.abs(x)
     packed = fpemu.encode(x, name, packed=True)
-    assert packed.dtype == np.uint8 and packed.shape == (3, 5, 56 * form.bits)
+    assert packed.dtype == np.uint8
+    assert packed.shape == (3, 5, 56 * form.bits)
     assert np.array_equal(packed, by_packbits(fpemu.encode(x, name), form.bits))
     assert_same_bits(fpemu.decode(packed, name, packed=True), fpemu.round(x, name))
 

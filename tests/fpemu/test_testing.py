@@ -39,7 +39,7 @@ def test_differences_are_told_with_count_index_and_hex() -> None:
               r"got 0x40400000 \(3\), want 0xc0400000 \(-3\)"  # fmt: skip
     with pytest.raises(AssertionError, match=message):
         assert_same_bits(got, want, np.full((2, 2), np.float32(10)))
-    with pytest.raises(AssertionError, match="0x00000000 .* 0x80000000"):
+    with pytest.raises(AssertionError, match=r"0x00000000 .* 0x80000000"):
         assert_same_bits(np.float32(0.0), np.float32(-0.0))
     with pytest.raises(AssertionError, match=r"shapes differ: got \(1,\), want \(2,\)"):
         assert_same_bits(np.float32([1]), np.float32([1, 1]))
@@ -116,20 +116,24 @@ def test_ties_are_counted_and_the_smallest_is_given() -> None:
     (tie,) = found.kinds
     # every second midpoint of each sign differs, between 0 and 448 and the overflow tie of 464
     assert tie.count == found.count == 2 * 64
-    assert tie.x == 2.0**-10 and tie.got == 2.0**-9 and tie.want == 0
+    assert tie.x == 2.0**-10
+    assert tie.got == 2.0**-9
+    assert tie.want == 0
 
 
 def test_assert_cast_passes_what_is_right_and_reports_what_is_not() -> None:
     assert_cast(lambda x: x.astype(np.float16), "fp16")
     assert_cast(lambda x: fpemu.round(x, "fp4"), fpemu.Cast("fp4"))
-    with pytest.raises(AssertionError, match=r"128 of 7,746 inputs differ from float8_e4m3fn\n  tie"):
+    told = r"128 of 7,746 inputs differ from float8_e4m3fn\n  tie"
+    with pytest.raises(AssertionError, match=told):
         assert_cast(BROKEN["tie"], "e4m3fn")
 
 
 def test_numbers_given_to_a_format_without_sign_are_no_exact_values() -> None:
     found = differences(lambda x: fpemu.round(x, "e8m0", negative="abs"), "e8m0")
     assert [d.kind for d in found.kinds] == ["sign"]
-    assert found.kinds[0].x < 0 and np.isnan(found.kinds[0].want)
+    assert found.kinds[0].x < 0
+    assert np.isnan(found.kinds[0].want)
 
 
 def test_functions_that_cannot_be_compared_are_refused() -> None:
