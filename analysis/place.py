@@ -27,8 +27,9 @@ from fpemu.analysis.store import (
 )
 from fpemu.errors import TraceError
 
-__all__ = ["PATIENCE_SECONDS", "create", "save", "settle"]
+__all__ = ["PATIENCE_SECONDS", "check_same", "create", "save", "settle"]
 
+_BESIDE = "-journal", "-wal", "-shm"
 PATIENCE_SECONDS = 5.0  # how long closing waits for readers; ours come and go in milliseconds
 
 
@@ -62,12 +63,25 @@ def save(read: contextlib.AbstractContextManager[sqlite3.Connection], path: str)
         _put_in_place(path, copy)
 
 
+def check_same(path: str, made: os.stat_result) -> None:
+    """Refuse a path that leads to another file than the one that was made there, or to none."""
+    try:
+        same = os.path.samestat(made, os.stat(path))
+    except OSError:
+        same = False
+    if not same:
+        raise TraceError(
+            f"trace {path!r} was deleted or replaced while it was written; save(...) it elsewhere"
+        )
+
+
 def settle(connection: sqlite3.Connection, path: str) -> None:
     """Bring a file that was written in WAL mode back to one file, and close it.
 
-    SQLite does that only while nobody else has the file open.
+    SQLite does that only while nobody else has the file open. If it fails, the connection stays
+    open: what was written can still be copied elsewhere.
     """
-    with trace_errors(path), contextlib.closing(connection):
+    with trace_errors(path):
         connection.execute("PRAGMA busy_timeout = 100")
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not _one_file(connection):
@@ -78,8 +92,9 @@ def settle(connection: sqlite3.Connection, path: str) -> None:
                     RuntimeWarning,
                     stacklevel=4,
                 )
-                return
+                break
             time.sleep(0.01)
+        connection.close()
 
 
 def _open_to_write(path: str, made: str) -> sqlite3.Connection:
@@ -109,6 +124,8 @@ def _put_in_place(path: str, fill: Callable[[sqlite3.Connection], None]) -> str:
             fill(connection)
             connection.execute("PRAGMA journal_mode = DELETE")  # the copy of a WAL file is one too
             made = trace_id(connection)
+        if not os.path.lexists(path):
+            _remove(path, *_BESIDE)  # a deleted trace's -wal would be played into the new file
         with _hold(path) if os.path.lexists(path) else contextlib.nullcontext() as held:
             if held and os.name == "nt":
                 held.close()  # Windows replaces no file that is open
@@ -163,6 +180,6 @@ def _unless_busy(connection: sqlite3.Connection, statement: str) -> list[tuple[s
         return None
 
 
-def _remove(path: str) -> None:
-    for end in ("", "-journal", "-wal", "-shm"):
+def _remove(path: str, *ends: str) -> None:
+    for end in ends or ("", *_BESIDE):
         Path(path + end).unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import functools
 import json
 import operator
 import reprlib
+import unicodedata
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _Given = ParamSpec("_Given")
+_UNFIT = "Cc", "Cs", "Zl", "Zp"  # https://www.unicode.org/reports/tr44/, general categories
 
 #: What a tensor can be to a training run, in the order in which a step meets them.
 KINDS = (
@@ -160,8 +162,8 @@ def check_name(name: object, what: str = "name") -> str:
     """Return a name that can be stored and printed: any text in one line, markup included."""
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"{what} {name!r}: must be text that is not empty, such as 'fc1'")
-    # Control characters, half surrogate pairs, line ends and marks that reorder a line.
-    bad = next((char for char in name if not char.isprintable()), None)
+    # Control characters, half surrogate pairs and line ends: not to be stored or shown in a line.
+    bad = next((char for char in name if unicodedata.category(char) in _UNFIT), None)
     if bad is not None:
         raise InputError(f"{what} {name!r}: holds {bad!r}; a {what} is one line of printable text")
     return name
@@ -261,7 +263,7 @@ def json_text(value: object, what: str) -> str:
 def _is_count(n: object, least: int) -> bool:
     # Far below the 2^63 of SQLite: sums of them are stored too.
     whole = isinstance(n, int | np.integer) and not isinstance(n, bool)
-    return whole and least <= int(n) <= 2**53  # type: ignore[call-overload, no-any-return]
+    return whole and least <= int(n) <= 2**53  # type: ignore[call-overload]
 
 
 def _shown(value: object) -> str:

@@ -105,6 +105,7 @@ class Reader:
     def read(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection to the very trace that was opened."""
         with self._open() as connection:
+            check_trace(connection, self.path)  # before it is read: it may be another by now
             if trace_id(connection) != self.trace_id:
                 raise TraceError(
                     f"trace {self.path!r} was replaced by another since it was loaded; load it anew"
@@ -166,7 +167,10 @@ def check_path(path: str) -> None:
 
 
 def check_trace(connection: sqlite3.Connection, path: str) -> None:
-    """Refuse another program's database and a schema that this fpemu does not know."""
+    """Refuse another program's database and a schema that this fpemu does not know.
+
+    A view, a trigger or a virtual table is a program: one under a table's name may never end.
+    """
     [application] = connection.execute("PRAGMA application_id").fetchone()
     [version] = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
@@ -180,6 +184,15 @@ def check_trace(connection: sqlite3.Connection, path: str) -> None:
         raise TraceError(
             f"trace {path!r} has schema version {version}, the first is 1: the file is damaged; "
             "restore it from a copy"
+        )
+    foreign = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE type NOT IN ('table', 'index') OR "
+        "(type = 'table' AND rootpage < 1)"
+    ).fetchone()
+    if foreign:
+        raise TraceError(
+            f"trace {path!r} holds a {foreign[0]} {foreign[1]!r:.40}, a trace has plain tables "
+            f"alone: the file was changed after it was written; {_NAME_ANOTHER}"
         )
 
 

@@ -220,14 +220,25 @@ class Trace(Contents):
         True
         >>> folder.cleanup()
 
-        A trace of that name is replaced in one step.
+        A trace of that name is replaced in one step. A trace that is being written and whose file
+        was deleted or replaced meanwhile is closed by saving it under another name.
         Errors: TraceError if the path is another kind of file, a trace that is being written, or
         cannot be written; what was there stays.
         """
-        place.save(self._store.read(), store.real_path(path))
+        file, written = store.real_path(path), self._store
+        lost = written if isinstance(written, Writer) and written.lost() else None
+        if lost and file == lost.path:
+            lost.check_file()
+        place.save(written.read(), file)
+        if lost and lost.leave():
+            self._read_from(file)
 
     def close(self) -> None:
-        """Commit what waits and leave one file; the trace can then only be read."""
+        """Commit what waits and leave one file; the trace can then only be read.
+
+        Errors: TraceError if that fails (a full disk, a file that was deleted); the trace stays
+        open, so that `save` can still put it elsewhere, and `close` may be tried again.
+        """
         writer = self._store
         if isinstance(writer, Writer) and writer.path is not None and writer.close():
             self._read_from(writer.path)
@@ -256,7 +267,7 @@ class Trace(Contents):
 
     def _begin(self, writer: Writer, texts: Mapping[str, str]) -> None:
         self._store = writer
-        weakref.finalize(self, writer.close)
+        weakref.finalize(self, writer.finish)
         self._metadata = Metadata(texts, writer.add_metadata)
 
     def _read_from(self, path: str) -> None:

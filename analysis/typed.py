@@ -1,27 +1,13 @@
-"""Typed: what people type on a command line, read as casts and scales."""
+"""Typed: scales as people type them on a command line."""
 
 from __future__ import annotations
 
 import math
 import re
 
-from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError
-from fpemu.presets import find_preset
 
-__all__ = ["read_cast", "read_scale"]
-
-
-def read_cast(text: str) -> Cast:
-    """Return the cast of a format's name, of 'format:rules' or of a preset.
-
-    >>> from fpemu.analysis.typed import read_cast
-    >>> str(read_cast("e4m3fn:overflow=saturate")), str(read_cast("cublas.tf32"))
-    ('float8_e4m3fn:overflow=saturate', 'tf32:nearest_away')
-
-    Unknown names are an UnknownFormatError with the closest known one.
-    """
-    return find_preset(text) if "." in text else make_cast(text)
+__all__ = ["read_scale"]
 
 
 def read_scale(text: str) -> float:

@@ -12,6 +12,7 @@ import ctypes
 import os
 import sqlite3
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator
 
@@ -32,6 +33,8 @@ class Writer:
         self.path = path
         self.limits = tables.Limits()
         self.trace_id = store.trace_id(connection)
+        with store.trace_errors(self._name):
+            self._made = os.stat(path) if path else None
         self._connection = connection
         self._process = os.getpid()
         self._lock = threading.RLock()
@@ -71,7 +74,7 @@ class Writer:
     def read(self) -> Iterator[sqlite3.Connection]:
         """Lend the connection, with everything recorded so far in it."""
         with self._mine():
-            self._commit()
+            self._commit(anywhere=True)  # a file that is lost can still be saved elsewhere
             with store.trace_errors(self._name):
                 yield self._connection
 
@@ -89,6 +92,19 @@ class Writer:
                     self._whole = False
                     self._forget()
 
+    def check_file(self) -> None:
+        """Refuse to go on in a file that is no longer found under its name."""
+        if self.path and self._made:
+            place.check_same(self.path, self._made)
+
+    def lost(self) -> bool:
+        """Say whether the file is no longer found under its name."""
+        try:
+            self.check_file()
+        except TraceError:
+            return True
+        return False
+
     def check(self) -> None:
         """Refuse what cannot record, before any work is done for it."""
         with self._mine():
@@ -101,14 +117,39 @@ class Writer:
         with self._lock:
             if not self._closed:
                 self._commit()
-                self._closed = True
-                if self._timer:
-                    self._timer.cancel()
+                self.check_file()
                 if self.path is None:
                     self._connection.close()
                 else:
                     place.settle(self._connection, self.path)
+                self._end()
         return True
+
+    def leave(self) -> bool:
+        """End without a look at the file, if nothing waits: all was saved elsewhere."""
+        with self._mine():
+            if not self._waiting():
+                self._connection.close()
+                self._end()
+            return self._closed
+
+    def finish(self) -> None:
+        """Close what nobody closed; nobody is there to catch an error, so it is a warning."""
+        try:
+            self.close()
+        except Exception as error:  # whatever it is, its traceback would tell nobody anything
+            self._connection.close()
+            self._end()
+            message = f"{error} (what was not committed is lost)"
+            warnings.warn_explicit(message, RuntimeWarning, f"<{__name__}>", 1)
+
+    def _end(self) -> None:
+        self._closed = True
+        if self._timer:
+            self._timer.cancel()
+
+    def _waiting(self) -> bool:
+        return bool(self._records or self._events or self._scalars or self._metadata)
 
     @property
     def _name(self) -> str:
@@ -161,9 +202,11 @@ class Writer:
                 except TraceError:
                     self._late = True
 
-    def _commit(self) -> None:
-        if not (self._records or self._events or self._scalars or self._metadata):
+    def _commit(self, anywhere: bool = False) -> None:
+        if not self._waiting():
             return
+        if not anywhere:
+            self.check_file()
         if self._whole:
             self._put_batch()
         else:

@@ -148,7 +148,8 @@ def check_out(out: Any, x: Array, dtype: np.dtype[Any]) -> Array:
         raise InputError(f"out has shape {out.shape}: the result has {x.shape}; give that")
     if not out.flags.writeable:
         raise InputError("out is read-only: give a writeable array")
-    if any(step == 0 and length > 1 for step, length in zip(out.strides, out.shape, strict=True)):
+    shared = (n > 1 and step == 0 for n, step in zip(out.shape, out.strides, strict=True))
+    if out.size and any(shared):
         raise InputError("out repeats its own memory (a stride of 0): give an array of its own")
     if out is not x and np.may_share_memory(out, x) and not _same(out, x) and _overlap(out, x):
         raise InputError("out overlaps x in part: give out=x itself or an array apart from it")

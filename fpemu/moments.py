@@ -104,12 +104,13 @@ class Moments:
         names = [f.name for f in fields(cls)]
         if not isinstance(facts, Mapping) or sorted(facts) != sorted(names):
             raise InputError(f"moments {facts!r}: must be a dict with the keys {names}")
-        count, rest = facts["count"], {name: facts[name] for name in names if name != "count"}
+        count, mean = facts["count"], facts["mean"]
         if type(count) is not int or not 0 <= count < 2**63:
-            raise InputError(f"moments: count={count!r:.40} must be an int from 0 to 2^63 - 1")
-        empty = count == 0 and (rest["mean"] is None or rest["mean"] != rest["mean"])
-        values = {name: _finite(name, rest[name]) for name in rest if not (empty and name == "mean")}
-        return cls(count, **{"mean": math.nan} | values)
+            shown = "an int out of range" if isinstance(count, int) else repr(count)[:40]
+            raise InputError(f"moments: count={shown} must be an int from 0 to 2^63 - 1")
+        none = count == 0 and (mean is None or (isinstance(mean, float) and math.isnan(mean)))
+        numbers = {n: _finite(n, facts[n]) for n in names[1:] if not (none and n == "mean")}
+        return cls(count, **{"mean": math.nan} | numbers)
 
 
 def moments(x: Any, *, threads: int | None = None) -> Moments:
@@ -149,7 +150,8 @@ def moments(x: Any, *, threads: int | None = None) -> Moments:
 def _finite(name: str, value: object) -> float:
     """Return one of the moments as a float that `moments` can have counted."""
     try:
-        number = float(value) if type(value) in (int, float) else math.nan  # type: ignore[arg-type]
+        real = isinstance(value, int | float) and not isinstance(value, bool)
+        number = float(value) if real else math.nan  # type: ignore[arg-type]
     except OverflowError:  # an int beyond float64
         number = math.inf
     least = -math.inf if name in ("mean", "m3") else 0.0

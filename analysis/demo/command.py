@@ -81,12 +81,13 @@ def _setup(
     from fpemu.analysis.demo.network import layer_names
     from fpemu.analysis.demo.spoil import Spoil
     from fpemu.analysis.demo.training import Recipe
-    from fpemu.analysis.typed import read_cast, read_scale
+    from fpemu.analysis.typed import read_scale
+    from fpemu.cast import make_cast
 
     recipe = Recipe(steps=steps or (_QUICK_STEPS if quick else _STEPS), seed=seed)
     layers = layer_names(len(recipe.widths) - 1)
     return Setup(
-        to=read_cast(to),
+        to=make_cast(to),
         recipe=recipe,
         loss_scale=read_scale(loss_scale) if loss_scale else None,
         spoil=Spoil.read(inject, layers, recipe.steps) if inject else None,

@@ -49,10 +49,9 @@ def round(number: str, to: str, as_json: bool, **rules: str | None) -> None:
     VALUE is taken exactly: 0.1 is one tenth; also 6e-8, 0x1.8p3, 1/3, inf, nan, and -1.5.
     """
     from fpemu.analysis.number import explain, read_number, text
-    from fpemu.analysis.typed import read_cast
     from fpemu.cast import make_cast
 
-    found = explain(read_number(number), make_cast(read_cast(to), **rules))
+    found = explain(read_number(number), make_cast(to, **rules))
     if as_json:
         import json
 

@@ -74,16 +74,22 @@ def kind_words(kind: str) -> str:
     return plain(kind.replace("_", " "))
 
 
-def cell(value: Any) -> str:
-    """Return a value of the metadata for a table: numbers short, anything else as text."""
+def cell(value: Any, depth: int = 8) -> str:
+    """Return a value of the metadata for a table: numbers short, anything else as text.
+
+    Of lists and dicts inside each other, `depth` are shown: a file may hold hundreds.
+    """
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: NOTHING}[value]
     if isinstance(value, int):
         return count(value) if abs(value) >= 10**6 else str(value)
     if isinstance(value, float):
         return number(value) if abs(value) < 0.001 or abs(value) >= 1e4 else f"{value:.4g}"
+    if isinstance(value, list | tuple | dict) and not depth:
+        return "…"
     if isinstance(value, list | tuple):
-        return ", ".join(cell(item) for item in value)
+        return ", ".join(cell(item, depth - 1) for item in value)
     if isinstance(value, dict):
-        return ", ".join(f"{plain(str(key))} {cell(item)}" for key, item in value.items())
+        named = ((plain(str(key)), cell(item, depth - 1)) for key, item in value.items())
+        return ", ".join(f"{key} {item}" for key, item in named)
     return plain(str(value))

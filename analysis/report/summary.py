@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -189,11 +189,12 @@ def _asked(trace: Trace) -> str | Cast:
 def _carried(trace: Trace) -> float:
     """The loss scale that the recorded gradients carry already: metadata, else 1."""
     carried = trace.metadata.get("recorded_loss_scale") or 1.0
-    if isinstance(carried, int | float) and math.isfinite(carried) and carried > 0:
+    top = sys.float_info.max  # JSON holds integers beyond it
+    if isinstance(carried, int | float) and 0 < carried <= top:
         return float(carried)
     raise InputError(
-        f"metadata recorded_loss_scale={carried!r}: must be the positive number that the recorded "
-        "gradients were multiplied by"
+        f"metadata recorded_loss_scale={carried!r:.40}: must be the positive number that the "
+        "recorded gradients were multiplied by"
     )
 
 

@@ -83,7 +83,7 @@ def _verdict(report: Report, console: Console) -> None:
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for key, value in report.provenance:
-        grid.add_row(plain(key.replace("_", " ")), Text(cell(value)))
+        grid.add_row(Text(plain(key.replace("_", " "))), Text(cell(value)))
     console.print(grid)
 
 

@@ -182,7 +182,7 @@ def _kinds(cast: Cast, x: Array, got: Array, want: Array) -> Array:
         "nan": np.isnan(x),
         "infinity": np.isinf(x),
         "zero sign": (got == want) & (want == 0),
-        "sign": (x < 0) & (not form.signed),
+        "sign": (x < 0) & (not form.signed) & (np.isnan(got) != np.isnan(want)),
         "overflow": exact > (top + above) / 2,
         "exact": exact == below,
         "tie": 2 * (exact - below) == spacing(exact, form),

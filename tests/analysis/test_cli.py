@@ -27,7 +27,8 @@ from fpemu.analysis.formats.sheet import nan_codes
 from fpemu.analysis.number import explain, read_number
 from fpemu.analysis.number.text import bit_fields
 from fpemu.analysis.trace import Trace
-from fpemu.analysis.typed import read_cast, read_scale
+from fpemu.analysis.typed import read_scale
+from fpemu.cast import make_cast
 from fpemu.errors import InputError
 from fpemu.rounding import Real, value_of
 
@@ -192,10 +193,10 @@ def test_main_can_be_called_as_a_function() -> None:
 
 
 def test_casts_are_read_by_format_rules_and_preset() -> None:
-    assert read_cast("fp16") == fpemu.Cast("float16")
-    assert read_cast("e5m2:up,overflow=saturate").rounding is fpemu.Rounding.UP
+    assert make_cast("fp16") == fpemu.Cast("float16")
+    assert make_cast("e5m2:up,overflow=saturate").rounding is fpemu.Rounding.UP
     for name, cast in fpemu.casts.items():
-        assert read_cast(name) == cast
+        assert make_cast(name) == cast
 
 
 @pytest.mark.parametrize("text", ["1", "1024", "2^10", "2**10", "0.125", "2^-3", "1e0"])

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sqlite3
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from fpemu.analysis.report import build
+from fpemu.analysis.report.text import render
 from fpemu.analysis.trace import KINDS, Event, Record, Scalar, Trace
 from fpemu.errors import InputError, TraceError
-from fpemu.moments import moments
+from fpemu.moments import Moments, moments
 from fpemu.tallies import Tally, tally
 
 HOSTILE = [
@@ -456,3 +461,96 @@ def test_typical_tallies_are_small(tmp_path):
     connection.close()
     assert len(sizes) == 3
     assert max(sizes.values()) <= 4096, sizes
+
+
+BAD_PARTS = {
+    "shape that is none": ({"shape": "zz"}, r"record of 'a': shape 'zz' must be a tuple of"),
+    "negative size": ({"shape": (3, -1)}, "shape"),
+    "half size": ({"shape": (1.5,)}, "shape"),
+    "no recordings": ({"recordings": 0}, "recordings 0 must be an integer from 1 on"),
+    "endless recordings": ({"recordings": 10**5000}, "recordings a int of too many digits"),
+    "no tally": ({"tally": None}, "tally None is no Tally"),
+    "no moments": ({"moments": None}, "moments None are no Moments"),
+    "bad moments": ({"moments": Moments(1, 0.0, -1.0)}, "moments: m2=-1.0 must be"),
+    "text in moments": ({"moments": Moments(1, "x")}, "moments: mean='x' must be"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_PARTS)
+def test_bad_records_are_refused_before_they_are_taken(tmp_path, case):
+    change, message = BAD_PARTS[case]
+    with Trace.create(tmp_path / "run.fpemu") as trace:
+        trace.record("a", "weight", np.ones(1, np.float32), 0)
+        [good] = trace.records()
+        for step in (0, 1):  # a key that is known, and a new one
+            with pytest.raises(InputError, match=message) as caught:
+                trace.add(replace(good, step=step, **change))
+            assert "\n" not in str(caught.value)
+        trace.add(good)
+    [found] = Trace.load(tmp_path / "run.fpemu").records()
+    assert (found.recordings, found.tally.total) == (2, 2)
+
+
+def test_a_step_beyond_the_limit_names_it():
+    for step in (2**63, 10**5000):
+        with pytest.raises(InputError, match=r"at most 2\^63 - 1"):
+            Trace().scalar(step, "loss", 1.0)
+
+
+@pytest.mark.parametrize("name", ["self", "step", "name", "kind", "message"])
+def test_facts_named_like_the_events_own_fields_are_refused(name):
+    trace = Trace()
+    with pytest.raises(InputError, match=f"^fact {name}=3: an event has its own {name}; give"):
+        trace.event(0, "", "skip", "step skipped", **{name: 3})
+    trace.event(step=1, name="", kind="skip", message="step skipped", other=3)
+    assert [event.facts for event in trace.events()] == [{"other": 3}]
+
+
+@pytest.mark.parametrize("name", ["a\u2028b", "a\u2029b", "a\x85b", "a\x1bb", "a\ud800b"])
+def test_names_that_are_not_printable_are_refused(name):
+    trace = Trace()
+    with pytest.raises(InputError, match="is one line of printable text"):
+        trace.record(name, "weight", np.ones(1, np.float32), 0)
+    with pytest.raises(InputError, match="a metadata key is one line of printable text"):
+        trace.metadata[name] = 1
+    assert not trace.names()
+
+
+def test_values_too_large_or_too_deep_for_json_are_one_line():
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (10**5000, [10**5000], deep):
+        with pytest.raises(InputError, match=r"^metadata 'x' = ") as caught:
+            Trace().metadata["x"] = value
+        assert len(str(caught.value)) < 300
+    with pytest.raises(InputError, match="scalar 'loss'"):
+        Trace().scalar(0, "loss", 10**5000)
+
+
+def test_moments_damaged_in_the_file_are_a_trace_error(tmp_path):
+    path = tmp_path / "run.fpemu"
+    with Trace.create(path) as trace:
+        trace.record("a", "weight", np.ones(1, np.float32), 0)
+    good = moments(np.ones(1, np.float32)).to_json()
+    for bad in ({"m2": -1}, {"count": 10**400}, {"mean": 10**400}, {"amax": -3}):
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE record SET moments = ?", (json.dumps(good | bad),))
+        connection.close()
+        with pytest.raises(TraceError, match=r"moments of 'a' \(weight, step 0\) is damaged"):
+            build(Trace.load(path))
+
+
+def test_a_report_of_hostile_metadata():
+    deep = json.loads("[" * 400 + "]" * 400)
+    trace = Trace(metadata={"[/]": "[/]", "[red]k": "[bold]v", "deep": deep})
+    trace.record("a", "weight", np.ones(1, np.float32), 0)
+    out = io.StringIO()
+    render(build(trace), Console(file=out, width=120))
+    assert "[/] " in out.getvalue()
+    assert "[red]k" in out.getvalue()
+    assert "…" in out.getvalue()
+    for scale in (10**400, math.inf, -1):
+        trace.metadata["recorded_loss_scale"] = scale
+        with pytest.raises(InputError, match=r"recorded_loss_scale=.* must be the positive"):
+            build(trace)

@@ -447,3 +447,108 @@ def test_what_a_killed_trace_left_behind_is_not_played_into_a_new_one(tmp_path):
         assert trace.names() == []
         trace.record("new", "weight", ONE, 0)
     assert Trace.load(path).names() == ["new"]
+
+
+def vanish(path: Path, how: str) -> None:
+    """Take a trace's file away while it is written."""
+    if how == "deleted":
+        path.unlink()
+    elif how == "folder deleted":
+        shutil.rmtree(path.parent)
+    else:
+        small(path.parent / "other.fpemu")
+        os.replace(path.parent / "other.fpemu", path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows deletes no file that is open")
+@pytest.mark.parametrize("how", ["deleted", "folder deleted", "replaced"])
+def test_a_trace_whose_file_is_gone_says_so_and_can_be_saved(tmp_path, how):
+    path, saved = tmp_path / "runs" / "run.fpemu", tmp_path / "saved.fpemu"
+    path.parent.mkdir()
+    trace = Trace.create(path, metadata={"seed": 1})
+    trace.record("fc1", "weight", ONE, 0)
+    assert trace.steps() == [0]
+    vanish(path, how)
+    trace.record("fc1", "weight", ONE, 1)
+    for act in (trace.close, trace.close, lambda: trace.merge(Trace()), lambda: trace.save(path)):
+        with pytest.raises(TraceError, match=r"was deleted or replaced .*; save\(...\) it elsew"):
+            act()
+    trace.save(saved)
+    trace.close()
+    assert trace.path == str(saved)
+    assert (trace.steps(), Trace.load(saved).steps()) == ([0, 1], [0, 1])
+    assert trace.metadata["seed"] == 1
+    with pytest.raises(TraceError, match="was loaded or closed"):
+        trace.record("fc1", "weight", ONE, 2)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows deletes no file that is open")
+def test_a_deleted_traces_wal_is_not_played_into_a_saved_one(tmp_path):
+    path, other = tmp_path / "run.fpemu", Trace()
+    trace = Trace.create(path)
+    trace.record("old", "weight", ONE, 0)
+    trace.steps()
+    path.unlink()
+    other.record("new", "weight", ONE, 0)
+    other.save(path)
+    assert Trace.load(path).names() == ["new"]
+    trace.save(tmp_path / "old.fpemu")
+    assert Trace.load(path).names() == ["new"]
+    assert sorted(os.listdir(tmp_path)) == ["old.fpemu", "run.fpemu"]
+
+
+def test_a_close_that_fails_at_the_end_can_be_tried_again(tmp_path, monkeypatch):
+    trace = Trace.create(tmp_path / "run.fpemu")
+    trace.record("fc1", "weight", ONE, 0)
+
+    def full(connection: sqlite3.Connection) -> bool:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, "_one_file", full)
+        with pytest.raises(TraceError, match="disk is full"):
+            trace.close()
+    trace.save(tmp_path / "saved.fpemu")
+    trace.record("fc1", "weight", ONE, 1)
+    trace.close()
+    assert Trace.load(tmp_path / "saved.fpemu").steps() == [0]
+    assert Trace.load(tmp_path / "run.fpemu").steps() == [0, 1]
+
+
+def test_a_close_that_fails_at_exit_is_one_line(tmp_path):
+    code = (
+        "import os, sys; from fpemu.analysis.trace import Trace; "
+        "trace = Trace.create(sys.argv[1]); trace.scalar(0, 'loss', 0.5); "
+        "trace._store._connection.execute('PRAGMA query_only = ON')"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "run.fpemu"], capture_output=True, text=True
+    )
+    [line] = run.stderr.splitlines()
+    assert "RuntimeWarning: trace " in line
+    assert "readonly" in line
+    assert run.returncode == 0
+
+
+ENDLESS = "WITH RECURSIVE n(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n) SELECT k, k FROM n"
+PROGRAMS = {
+    "metadata": f"DROP TABLE metadata; CREATE VIEW metadata (key, value) AS {ENDLESS}",
+    "meta": f"DROP TABLE meta; CREATE VIEW meta (key, value) AS {ENDLESS}",
+    "record": f"DROP TABLE record; CREATE VIEW record (id, step) AS {ENDLESS}",
+    "another": f"CREATE VIEW another AS {ENDLESS}",
+    "trigger": "CREATE TRIGGER t AFTER INSERT ON scalar BEGIN DELETE FROM scalar; END",
+}
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_a_file_that_holds_a_program_is_refused(tmp_path, case):
+    path = small(tmp_path / "run.fpemu")
+    trace = Trace.load(path)
+    connection = sqlite3.connect(path)
+    connection.executescript(PROGRAMS[case])
+    connection.close()
+    before = path.read_bytes()
+    for act in (Trace.load, Trace().save, lambda path: trace.names()):
+        with pytest.raises(TraceError, match=r"holds a (view|trigger) '.*plain tables alone"):
+            act(path)
+    assert path.read_bytes() == before

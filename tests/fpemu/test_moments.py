@@ -131,6 +131,28 @@ def test_json_there_and_back() -> None:
             Moments.from_json(bad)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [{"m2": -1.0}, {"m4": -1e-300}, {"amax": -3}, {"smallest_nonzero": -1.0}, {"count": -1},
+     {"count": 2**63}, {"count": 10**5000}, {"mean": 10**400}, {"mean": None}, {"mean": math.nan},
+     {"m3": math.inf}, {"m3": math.nan}, {"m2": 10**5000}],
+)  # fmt: skip
+def test_json_that_no_array_gives_is_refused(bad: dict[str, Any]) -> None:
+    good = moments(np.float32([1, 2, 4])).to_json()
+    [name] = bad
+    with pytest.raises(InputError, match=f"^moments: {name}=.* must be") as caught:
+        Moments.from_json(good | bad)
+    assert len(str(caught.value)) < 150
+
+
+def test_json_of_extreme_arrays_is_taken() -> None:
+    rng, top = np.random.default_rng(5), float(np.finfo(np.float32).max)
+    for x in ([top, -top], [top] * 100, [1e-45, 0.0], [3.1] * 7 + [3.2], rng.normal(9e8, 1, 999)):
+        parts = [moments(np.float32(part)) for part in np.array_split(np.array(x), 3)]
+        for m in (sum(parts), moments(np.float32(x))):
+            assert Moments.from_json(m.to_json()) == m
+
+
 def test_input_is_that_of_the_tally() -> None:
     x = np.float32(np.random.default_rng(3).standard_normal((30, 40)))
     assert moments(x[::2, ::-1]) == moments(x[::2, ::-1].copy())
