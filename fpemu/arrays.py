@@ -134,6 +134,8 @@ def result_dtype(given: np.dtype[Any], form: Format) -> np.dtype[Any]:
 
     float64 stays float64, float32 stays float32.
     """
+    if given is _F32:  # the common case, first
+        return given
     own = narrow_format(given)
     return given if own is None or holds(own, form) else _F32
 
@@ -142,18 +144,21 @@ def check_out(out: Any, x: Array, dtype: np.dtype[Any]) -> Array:
     """Return `out` if results of x can be written to it; overlap other than out=x is refused."""
     if not isinstance(out, np.ndarray):
         raise InputError(f"out={type(out).__name__}: must be a numpy array")
-    if out.dtype != dtype or not out.dtype.isnative:
+    if out.dtype is not dtype and (out.dtype != dtype or not out.dtype.isnative):
         raise InputError(f"out has dtype {out.dtype!s}: the result is {dtype.name}; give that")
     if out.shape != x.shape:
         raise InputError(f"out has shape {out.shape}: the result has {x.shape}; give that")
     if not out.flags.writeable:
         raise InputError("out is read-only: give a writeable array")
-    shared = (n > 1 and step == 0 for n, step in zip(out.shape, out.strides, strict=True))
-    if out.size and any(shared):
+    if 0 in out.strides and out.size and _repeats(out):
         raise InputError("out repeats its own memory (a stride of 0): give an array of its own")
     if out is not x and np.may_share_memory(out, x) and not _same(out, x) and _overlap(out, x):
         raise InputError("out overlaps x in part: give out=x itself or an array apart from it")
     return out
+
+
+def _repeats(a: Array) -> bool:
+    return any(n > 1 and step == 0 for n, step in zip(a.shape, a.strides, strict=True))
 
 
 def _same(a: Array, b: Array) -> bool:

@@ -66,8 +66,9 @@ def run(
 ) -> Array:
     """Run a loop over an array of any layout; `made` is the dtype that the loop writes."""
     # draws count elements in C order; other loops take any order that lies in one piece
-    in_c = array.flags.c_contiguous
-    if not in_c and (draws or not array.flags.f_contiguous):
+    flags = array.flags
+    in_c = flags.c_contiguous
+    if not in_c and (draws or not flags.f_contiguous):
         array = array.copy("C" if draws else "K")
         in_c = array.flags.c_contiguous
     plain = None if out is None else np.asarray(out)  # a matrix or the like, as its memory

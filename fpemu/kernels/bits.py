@@ -34,7 +34,7 @@ class Bodies(NamedTuple):
 
     round: Callable[..., Any]  #: (x, spare, grid, values, shape) -> bits of the rounded value
     encode: Callable[..., Any]  #: (x, spare, grid, codes, shape) -> code of the rounded value
-    decode: Callable[..., Any]  #: (code, facts) -> bits
+    decode: Callable[..., Any]  #: (code, facts, narrow) -> bits
 
 
 def build_lead(U: Any, jit: Callable[[Any], Any]) -> Any:
@@ -182,15 +182,20 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
         return settle(r, far, lift, x, g, k, s)
 
     @jit
-    def decode_bits(code, d):  # type: ignore[no-untyped-def]
-        """Return the word of a code of the format."""
+    def decode_bits(code, d, narrow):  # type: ignore[no-untyped-def]
+        """Return the word of a code of the format.
+
+        narrow, a constant: the format's subnormals are normal in the word and get normalised.
+        """
         c = U(code & d.code_mask)
         shifted = U(c + d.code_shift)
         field = U(shifted >> d.mantissa)
         fraction = U(shifted & U(U(ONE << d.mantissa) - ONE))
         hidden = U(ONE << d.mantissa) if field != ZERO else ZERO
         v = U(fraction | hidden)
-        lead = d.mantissa if field != ZERO else lead_of(v)
+        lead = d.mantissa
+        if narrow:
+            lead = lead if field != ZERO else lead_of(v)
         # the value is v << place in units of the word's smallest subnormal
         place = U(U(d.lowest - d.mantissa) + (U(field - ONE) if field != ZERO else ZERO))
         height = U(lead + place)

@@ -125,11 +125,12 @@ def decode_loop(bits: int, codes: Codes | None) -> Loop:
     body, U, stamp = _bodies(bits).decode, WORDS[bits].uint, _STAMP
     if codes is not None:
         facts = codes
+        narrow = bool(codes.lowest > WORDS[bits].mantissa)
 
         def special(x, out):  # type: ignore[no-untyped-def]
             stamp  # noqa: B018
             for i in range(x.size):
-                out[i] = body(U(x[i]), facts)
+                out[i] = body(U(x[i]), facts, narrow)
 
         return jit(special)
 
@@ -137,6 +138,6 @@ def decode_loop(bits: int, codes: Codes | None) -> Loop:
         stamp  # noqa: B018
         facts = Codes(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9])
         for i in range(x.size):
-            out[i] = body(U(x[i]), facts)
+            out[i] = body(U(x[i]), facts, True)
 
     return jit(general)

@@ -270,7 +270,7 @@ def test_plain_decode(form, width):
     word = WORDS[width]
     codes = sample(np.arange(1 << min(form.bits, 19)), 60)
     facts = codes_of(form, width)
-    got = np.array([PLAIN[width].decode(word.uint(c), facts) for c in codes], word.uint)
+    got = np.array([PLAIN[width].decode(word.uint(c), facts, True) for c in codes], word.uint)
     assert_same_bits(got.view(word.float), values_of(form, codes, word.float), codes, form)
 
 
