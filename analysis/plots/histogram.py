@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -203,6 +204,9 @@ def _name_band(ax: Axes, name: str, ends: tuple[float, float, float], y: float) 
 
 def _label(ax: Axes, frame: _Frame, bands: bool) -> None:
     ticks, labels = power_ticks(ax, frame.low, frame.high)
+    # a power beside the zero bin would be written over its label
+    clear = [k > frame.zero_at + 0.06 * (frame.high - frame.zero_at) for k in ticks]
+    ticks, labels = list(compress(ticks, clear)), list(compress(labels, clear))
     ticks, labels = [frame.zero_at + frame.bin / 2, *ticks], ["zero", *labels]
     if frame.nonfinite:
         ticks, labels = [*ticks, frame.nonfinite_at + frame.bin / 2], [*labels, "inf,\nNaN"]

@@ -138,6 +138,8 @@ def _how(row: TensorRow) -> str:
         "are saturated": row.saturated_percent,
     }
     named = [f"{share(value)} {way}" for way, value in ways.items() if value]
+    if not named and not row.lost_percent:
+        return f"{count(row.nan + row.inf)} of its values are NaN or infinite"
     if not named:
         return f"{share(row.lost_percent)} of its non-zero values have a sign that the format lacks"
     first = named[0].replace(" % ", " % of its non-zero values ", 1)
