@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from fpemu import __version__
+from fpemu.analysis.typed import HELP
 from fpemu.errors import FpemuError
 
 __all__ = ["main"]
@@ -115,7 +116,7 @@ def _refuse(message: str, code: int) -> NoReturn:
 @click.group(
     cls=Commands,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
 )
 @click.version_option(__version__, prog_name="fpemu")
 @click.pass_context

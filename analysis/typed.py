@@ -1,4 +1,4 @@
-"""Typed: scales as people type them on a command line."""
+"""Typed: what commands share of how people type: the help options, and scales."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import re
 
 from fpemu.errors import InputError
 
-__all__ = ["read_scale"]
+__all__ = ["HELP", "read_scale"]
+
+#: Of every command: click keeps a command's help option, so the group's may come too late.
+HELP = {"help_option_names": ["-h", "--help"]}
 
 
 def read_scale(text: str) -> float:

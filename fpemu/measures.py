@@ -65,7 +65,7 @@ def nextafter(x: ArrayLike, direction: ArrayLike, format: Format | str) -> Any:
 
     >>> import numpy as np, fpemu
     >>> fpemu.nextafter(np.float32([1.0, 448.0, 0.0]), np.inf, "e4m3fn")
-    array([1.125000e+00,          nan, 1.953125e-03], dtype=float32)
+    array([1.125     ,        nan, 0.00195312], dtype=float32)
 
     x: values of the format (others are an InputError; round them first). As numpy.nextafter:
     x == direction gives direction; NaN gives NaN; beyond the largest value lies infinity, or NaN
@@ -128,8 +128,8 @@ def error(x: ArrayLike, q: ArrayLike, format: Format | str | None = None) -> Err
     >>> import numpy as np, fpemu
     >>> x = np.linspace(1, 2, 1001, dtype=np.float32)
     >>> e = fpemu.error(x, fpemu.round(x, "e4m3fn"), "e4m3fn")
-    >>> e.max_ulp, f"{e.sqnr:.1f} dB"
-    (0.5, '32.6 dB')
+    >>> f"{e.max_ulp:.2f} ulp at most, {e.sqnr:.1f} dB"
+    '0.50 ulp at most, 32.5 dB'
 
     x, q: float arrays of one shape. format: the grid whose ulp counts (that of the rounding);
     without it the ulp fields are None. All figures are computed in float64.

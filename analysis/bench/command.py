@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fpemu.analysis.typed import HELP
 from fpemu.catalog import find_format
 from fpemu.errors import FpemuError, InputError
 
@@ -20,7 +21,7 @@ _QUICK_SIZE, _SIZE = "2**20", "2**24"
 _QUICK_REPEATS, _REPEATS = 5, 15
 
 
-@click.command()
+@click.command(context_settings=HELP)
 @click.option("--to", multiple=True, metavar="FORMAT",
               help="A format to measure; give it again for more. [float16, bfloat16, tf32, "
               "e4m3fn, e5m2]")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fpemu.analysis.typed import HELP
+
 if TYPE_CHECKING:
     from fpemu.analysis.demo.experiment import Setup
 
@@ -18,7 +20,7 @@ _STEPS, _QUICK_STEPS = 720, 180
 _RECORDED, _QUICK_RECORDED = 40, 20
 
 
-@click.command()
+@click.command(context_settings=HELP)
 @click.option("--to", default="float16", show_default=True, metavar="CAST",
               help="A format, 'format:rules' or a preset: bf16, e4m3fn, e5m2:overflow=saturate, "
               "cublas.tf32.")

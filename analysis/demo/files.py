@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fpemu.analysis.digits import ATTRIBUTION
 from fpemu.analysis.trace import Trace
 from fpemu.errors import InputError
 
@@ -33,8 +34,13 @@ def prepare(folder: Path) -> None:
             f"cannot write to folder {str(folder)!r}: {error.strerror or error}; "
             "give another with --out"
         ) from None
-    if os.path.lexists(folder / _TRACE):
-        Trace.load(folder / _TRACE)  # anything but a trace is refused, not replaced
+    trace = folder / _TRACE
+    # only an earlier demo's is replaced
+    if os.path.lexists(trace) and Trace.load(trace).metadata.get("data") != ATTRIBUTION:
+        raise InputError(
+            f"{str(trace)!r} is a run that no demo recorded and would be replaced; "
+            "give another folder with --out"
+        )
 
 
 def write(experiment: Experiment, report: Report, folder: Path) -> list[Path]:

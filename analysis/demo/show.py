@@ -54,8 +54,8 @@ def show(experiment: Experiment, report: Report, files: Sequence[Path], console:
         f"{count(recipe.steps)} steps, seed {recipe.seed}\n",
     ))  # fmt: skip
     console.print(_runs(experiment.runs))
-    if len(experiment.runs) < 3:
-        console.print(Text("No run with a loss scale: none does better than 1.", "dim"))
+    for note in _notes(experiment):
+        console.print(Text(note, "dim"))
     console.print()
     lost = ("Lost in ", str(experiment.setup.to), ", % of the non-zero values")
     console.print(Text("".join(lost), "bold"))
@@ -68,7 +68,26 @@ def show(experiment: Experiment, report: Report, files: Sequence[Path], console:
     console.print(Text.assemble(
         "Open ", (str(files[0]), "bold"), f" in a browser. Also in {folder}: {names}"
     ))  # fmt: skip
+    trace = next(file for file in files if file.suffix == ".fpemu")
+    console.print(Text(f"Next: fpemu whatif {trace} --to e5m2; runs of your own: docs/report.md"))
     console.print(Text(f"Data: {ATTRIBUTION}", "dim"))
+
+
+def _notes(experiment: Experiment) -> list[str]:
+    """What the table of runs does not say by itself."""
+    notes = []
+    if len(experiment.runs) < 3:
+        notes.append("No run with a loss scale: none keeps more of the gradients than 1 does.")
+    if any(run.skipped for run in experiment.runs):
+        notes.append(
+            "A step whose gradients are not finite is skipped and the loss scale halved, as every "
+            "framework does."
+        )
+    notes.append(
+        "Accuracy says whether this small network still learns; the verdict below judges what "
+        "its numbers lose."
+    )
+    return notes
 
 
 def _runs(runs: Sequence[Run]) -> Table:
@@ -79,8 +98,9 @@ def _runs(runs: Sequence[Run]) -> Table:
             scale += f" to {power(run.final_loss_scale)}"
         skipped = NOTHING if run.loss_scale is None else str(run.skipped)
         broken = "" if run.diverged_at is None else f"diverged at {run.diverged_at}"
+        accuracy = NOTHING if broken else f"{100 * run.test_accuracy:.2f} %"
         table.add_row(
-            run.format, scale, f"{100 * run.test_accuracy:.2f} %", number(run.train_loss), skipped,
+            run.format, scale, accuracy, number(run.train_loss), skipped,
             Text(broken, "bold red"),
         )  # fmt: skip
     return table

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from fpemu.analysis.typed import HELP
+
 __all__ = ["formats"]
 
 
-@click.command()
+@click.command(context_settings=HELP)
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def formats(name: str | None, as_json: bool) -> None:

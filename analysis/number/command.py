@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fpemu.analysis.typed import HELP
 from fpemu.cast import Negative, Overflow, Rounding, Subnormals, Zero
 
 __all__ = ["round"]
@@ -33,7 +34,7 @@ class _NumberCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=_NumberCommand)
+@click.command(cls=_NumberCommand, context_settings=HELP)
 @click.argument("number", metavar="VALUE")
 @click.option("--to", required=True, metavar="CAST",
               help="A format, 'format:rules' or a preset: fp16, e4m3fn:toward_zero, cublas.tf32.")

@@ -116,6 +116,15 @@ def _neighbours(found: Explained) -> Table:
     table = _grid()
     for name, side in (("below", found.below), ("above", found.above)):
         if side is None:
+            end = "above" if found.result.outcome == "overflow" else ""
+            value = value_of(found.cast.format, found.result.code)
+            if end == name or (end and name == "below" and value.sign):
+                table.add_row(
+                    Text(name, "dim"), Text(_number(value), "bold"),
+                    Text(_code(found.cast.format, found.result.code)),
+                    Text("beyond the largest value"), Text("taken", "green"),
+                )  # fmt: skip
+                continue
             table.add_row(Text(name, "dim"), Text("none", "dim"))
             continue
         taken = side.code == found.result.code

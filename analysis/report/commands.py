@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fpemu.analysis.files import check_folder
+from fpemu.analysis.typed import HELP
 from fpemu.errors import FpemuError, InputError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ _TOLERANCE = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
-@click.command()
+@click.command(context_settings=HELP)
 @_TRACE
 @click.option(
     "--to", metavar="CAST",
@@ -181,7 +182,7 @@ def _deliver(body: str, out: str | None) -> None:
     click.echo(f"wrote {out}", err=True)
 
 
-@click.command()
+@click.command(context_settings=HELP)
 @_TRACE
 @click.option("--to", "formats", multiple=True, callback=_casts, metavar="CASTS",
               help="Formats tried: 'float16,e4m3fn' (repeatable).")  # fmt: skip

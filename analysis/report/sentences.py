@@ -78,7 +78,19 @@ def reasons(
         *_gradients(failing, loss_scale, limit),
         *_beyond_loss_scale(failing, scale_rows, cast, limit),
         *_formats(failing, scale_rows, cast),
+        *_range_only(failing, hard, cast),
         *_not_judged(others, cast),
+    ]
+
+
+def _range_only(failing: Sequence[TensorRow], hard: Sequence[Incident], cast: Cast) -> list[str]:
+    """What "safe" does not say."""
+    bits = cast.format.precision
+    if failing or hard or bits >= 24:
+        return []
+    return [
+        f"This speaks of range. Rounding to {bits} significant bit{'s' * (bits > 1)} is an error "
+        "of its own, which is not judged here."
     ]
 
 

@@ -464,6 +464,14 @@ def test_a_foreign_file_of_the_trace_s_name_is_refused_and_kept(tmp_path: Path) 
     assert (tmp_path / "run.fpemu").read_text().startswith("something of mine")
 
 
+def test_a_run_of_one_s_own_is_not_replaced(tmp_path: Path) -> None:
+    with Trace.create(tmp_path / "run.fpemu") as trace:
+        trace.record("mine", "weight", np.ones(3, np.float32), step=0)
+    with pytest.raises(InputError, match="no demo recorded and would be replaced; give another"):
+        files.prepare(tmp_path)
+    assert Trace.load(tmp_path / "run.fpemu").names() == ["mine"]
+
+
 def test_json_says_what_the_runs_say(tiny: Experiment) -> None:
     facts = to_json(tiny, report.build(tiny.trace, formats=[]), [Path("x/report.html")])
     assert [row["test_accuracy_percent"] for row in facts["runs"]] == [
