@@ -30,6 +30,8 @@ __all__ = ["code_dtype", "decode", "encode", "values"]
 
 Array = np.ndarray[Any, Any]
 
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+
 
 def encode(
     x: ArrayLike,
@@ -97,17 +99,22 @@ def decode(
     form = find_format(format)
     array = unpack(codes, form) if packed else _code_array(codes, form)
     wanted = read_dtype(dtype)
-    own = narrow_format(wanted)
-    if wanted not in (np.float32, np.float64) and (own is None or not holds(own, form)):
-        raise InputError(
-            f"dtype {wanted.name}: cannot hold every value of {form.name}; use float32 or float64"
-        )
+    floats = _F64 if wanted == _F64 else _F32
+    if wanted != floats:
+        _check_holds(wanted, form)
     if out is not None:
         check_out(out, array, wanted)
-    floats = np.dtype(np.float64 if wanted == np.float64 else np.float32)
     loop = decode_plan(form, floats.itemsize * 8)
     result = run(loop, array, floats, wanted, out, None, threads)
     return result if out is not None else like_input(codes, result)
+
+
+def _check_holds(wanted: np.dtype[Any], form: Format) -> None:
+    own = narrow_format(wanted)
+    if own is None or not holds(own, form):
+        raise InputError(
+            f"dtype {wanted.name}: cannot hold every value of {form.name}; use float32 or float64"
+        )
 
 
 def values(format: Format | str) -> Array:
@@ -139,8 +146,9 @@ def _code_array(codes: Any, form: Format) -> Array:
         )
     narrowest = code_dtype(form)
     if array.dtype != narrowest or form.bits != 8 * narrowest.itemsize:
-        wrong = (array < 0) | (array >> form.bits != 0) if array.size else np.zeros(0, bool)
-        if wrong.any():
+        low = array.min(initial=0) if array.dtype.kind == "i" else 0
+        if low < 0 or int(array.max(initial=0)) >> form.bits:
+            wrong = (array < 0) | (array >> form.bits != 0)
             bad = int(array[wrong].flat[0])
             raise InputError(f"code {bad}: {form.name} has codes 0 to {(1 << form.bits) - 1}")
     return array.astype(narrowest, copy=False)

@@ -17,8 +17,6 @@ __all__ = ["Draws", "draws_of", "run"]
 
 Array = np.ndarray[Any, Any]
 
-_UINT = {np.dtype(np.float32): np.dtype(np.uint32), np.dtype(np.float64): np.dtype(np.uint64)}
-
 
 _STOCHASTIC = Rounding.STOCHASTIC  # an attribute of an enum takes longer
 
@@ -78,7 +76,7 @@ def run(
         result = np.empty(array.shape, made)
     else:
         result = np.empty_like(array, made, subok=False)
-    _run_flat(loop, _words(array), _words(result), draws, threads)
+    _run_flat(loop, _flat(array), _flat(result), draws, threads)
     if out is not None and plain is not None:
         if result is not plain:
             np.copyto(plain, result, casting="unsafe")  # exact: `wanted` holds every result
@@ -93,11 +91,9 @@ def _same_order(a: Array, b: Array) -> bool:
     )
 
 
-def _words(array: Array) -> Array:
-    """Return a contiguous array's memory as flat words."""
-    flat = array if array.ndim == 1 else array.ravel(order="K")
-    word = _UINT.get(flat.dtype)
-    return flat if word is None else flat.view(word)
+def _flat(array: Array) -> Array:
+    """Return a contiguous array in one dimension, without a copy."""
+    return array if array.ndim == 1 else array.ravel(order="K")
 
 
 def _run_flat(

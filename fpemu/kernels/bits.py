@@ -85,8 +85,11 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
     @jit
     def top_of(v, gap, g, s):  # type: ignore[no-untyped-def]
         """Index, in v, of the leading bit of the target's binade there."""
+        if not s.deep:  # the leading bit of v or, further up, emin's
+            lead = U(gap + WM)
+            return U((lead if lead > g.lowest else g.lowest) - gap)
         floor = U(g.lowest - gap) if g.lowest > gap else ZERO
-        lead = lead_of(v) if s.deep else WM
+        lead = lead_of(v)
         return floor if floor > lead else lead
 
     @jit
@@ -98,13 +101,12 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
             fewer = fewer if fewer < TOP else TOP
             added = U(U(U(g.spare_max - spare) >> fewer) << more)
             return added if drop != ZERO else ZERO
+        if s.directed:
+            away = g.away_negative if negative != ZERO else g.away_positive
+            away = away if U(lsb & g.odd) == ZERO else ZERO
+            return U(mask & away)
         half_down = U(mask >> ONE)
-        nearest = U(U(half_down & g.nearest) + U(U(lsb | g.tie_away) & U(g.nearest & mask)))
-        if not s.directed:
-            return nearest
-        away = g.away_negative if negative != ZERO else g.away_positive
-        away = away if U(lsb & g.odd) == ZERO else ZERO
-        return U(nearest + U(mask & away))
+        return U(U(half_down & g.nearest) + U(U(lsb | g.tie_away) & U(g.nearest & mask)))
 
     @jit
     def lifted(v, depth, q, spare, g, s):  # type: ignore[no-untyped-def]
@@ -126,7 +128,7 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
         below the smallest value, where q does not count; it becomes that value all the same.
         """
         a = U(x & MAGNITUDE)
-        negative = U(U(x >> TOP) & g.signed)
+        negative = ZERO if s.unsigned else U(x >> TOP)
         gap = gap_of(a)
         v = U(a - U(gap << WM))
         top = top_of(v, gap, g, s)
@@ -134,8 +136,11 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
         drop = depth if depth < CLAMP else CLAMP
         mask = U(U(ONE << drop) - ONE)
         rise = U(U(top + gap) - g.lowest)
-        lsb = U(U(U(v >> drop) + U(U(rise & g.rise_parity) + g.code_shift)) & ONE)
-        q = U(U(v + increment(drop, mask, lsb, negative, spare, g, s)) & U(MAGNITUDE - mask))
+        lsb = U(v >> drop)
+        if s.parity:
+            lsb = U(lsb + U(rise + g.code_shift))
+        lsb = U(lsb & ONE)
+        q = U(U(v + increment(drop, mask, lsb, negative, spare, g, s)) & U(~mask))
         if s.directed or s.stochastic:
             far = ONES if depth >= FAR else ZERO
             return gap, drop, rise, q, far, U(far & lifted(v, depth, q, spare, g, s))
@@ -150,7 +155,9 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
         if s.zeroless:
             r = k.floor if r < k.floor else r
         r = ZERO if r < k.normal else r
-        over = k.over_negative if U(U(x >> TOP) & g.signed) != ZERO else k.over_positive
+        over = k.over_positive
+        if s.directed and not s.unsigned:
+            over = k.over_negative if U(x >> TOP) != ZERO else over
         r = over if r > k.max else r
         if s.zeroless:
             r = k.zero if a == ZERO else r
@@ -158,9 +165,10 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
             r = k.inf if a == INF else r
         if s.nan_apart:
             r = k.nan if a > INF else r
-        refused = a if U(x >> TOP) > g.takes_negative else ZERO
-        r = k.nan if refused != ZERO else r
-        sign = U(U(U(x >> TOP) & g.signed) << k.sign_shift)
+        if s.unsigned:
+            refused = a if U(x >> TOP) > g.takes_negative else ZERO
+            return k.nan if refused != ZERO else r
+        sign = U(U(x >> TOP) << k.sign_shift)
         sign = U(sign & k.zero_sign) if r == ZERO else sign
         sign = U(sign & k.nan_sign) if a > INF else sign
         return U(r | sign)

@@ -12,12 +12,14 @@ from functools import cache, wraps
 from threading import RLock
 from typing import Any
 
+import numpy as np
+
 from fpemu.kernels.bits import Bodies, build
 from fpemu.kernels.compile import inner, jit, source_stamp
 from fpemu.kernels.params import WORDS, Codes, Grid, Results, Shape
 from fpemu.kernels.random import build_draw
 
-__all__ = ["decode_loop", "general_loop", "special_loop"]
+__all__ = ["decode_loop", "general_loop", "lookup_loop", "special_loop"]
 
 # Every loop closes over the stamp, so that the disk cache sees a change in any kernel source.
 _STAMP = source_stamp()
@@ -52,10 +54,35 @@ def _bodies(bits: int) -> Bodies:
     return build(WORDS[bits].uint, WORDS[bits].mantissa, inner)
 
 
+@cache
+def _words() -> Callable[..., Any]:
+    """Return array -> a float array's memory as words, and words as they are.
+
+    Inside the loop it costs nothing; a view made in Python takes 0.4 microseconds.
+    """
+    from numba import types
+    from numba.extending import overload
+
+    def words(array):  # type: ignore[no-untyped-def]
+        word = {np.dtype(np.float32): np.uint32, np.dtype(np.float64): np.uint64}
+        return array.view(word.get(array.dtype, array.dtype))
+
+    @overload(words, inline="always")
+    def typed(array):  # type: ignore[no-untyped-def]
+        if array.dtype == types.float32:
+            return lambda array: array.view(np.uint32)
+        if array.dtype == types.float64:
+            return lambda array: array.view(np.uint64)
+        return lambda array: array
+
+    return words
+
+
 @_once
 def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shape) -> Loop:
     """Return loop(x, out), or loop(x, out, first, keys) for stochastic casts."""
     body, U, stamp = getattr(_bodies(bits), verb), WORDS[bits].uint, _STAMP
+    words = _words()
     if shape.stochastic:
         draw = build_draw(bits, inner)
         shift = bits - int(grid.random_bits)
@@ -63,6 +90,7 @@ def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shap
         def stochastic(x, out, first, keys):  # type: ignore[no-untyped-def]
             stamp  # noqa: B018
             k = (keys[0], keys[1], keys[2], keys[3], keys[4], keys[5])  # out of the loop
+            x, out = words(x), words(out)
             for i in range(x.size):
                 spare = draw(H(first + H(i)), k, shift)
                 out[i] = body(x[i], spare, grid, results, shape)
@@ -71,6 +99,7 @@ def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shap
 
     def loop(x, out):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018
+        x, out = words(x), words(out)
         for i in range(x.size):
             out[i] = body(x[i], U(0), grid, results, shape)
 
@@ -81,7 +110,8 @@ def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shap
 def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
     """Return the same loops with one more argument: the grid and the results as an array."""
     body, U, stamp = getattr(_bodies(bits), verb), WORDS[bits].uint, _STAMP
-    unpack = _unpack()
+    words = _words()
+    unpack = _unpack(bits)
     if shape.stochastic:
         draw = build_draw(bits, inner)
 
@@ -90,6 +120,7 @@ def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
             grid, results = unpack(constants)
             shift = U(bits) - grid.random_bits
             k = (keys[0], keys[1], keys[2], keys[3], keys[4], keys[5])  # out of the loop
+            x, out = words(x), words(out)
             for i in range(x.size):
                 spare = draw(H(first + H(i)), k, shift)
                 out[i] = body(x[i], spare, grid, results, shape)
@@ -99,6 +130,7 @@ def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
     def loop(x, out, constants):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018
         grid, results = unpack(constants)
+        x, out = words(x), words(out)
         for i in range(x.size):
             out[i] = body(x[i], U(0), grid, results, shape)
 
@@ -106,14 +138,19 @@ def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
 
 
 @cache
-def _unpack() -> Callable[..., Any]:
-    """Return c -> (Grid, Results): numba builds named tuples field by field only."""
+def _unpack(bits: int) -> Callable[..., Any]:
+    """Return c -> (Grid, Results): numba builds named tuples field by field only.
+
+    The masks change nothing but what LLVM knows: a shift by less than a word stays in 32 bits.
+    """
+    U = WORDS[bits].uint
+    FLAG, SHIFT = U(1), U(bits - 1)
 
     def unpack(c):  # type: ignore[no-untyped-def]
-        grid = Grid(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11], c[12])
-        results = Results(
-            c[13], c[14], c[15], c[16], c[17], c[18], c[19], c[20], c[21], c[22], c[23], c[24]
-        )
+        grid = Grid(c[0] & SHIFT, c[1], c[2] & FLAG, c[3] & FLAG, c[4], c[5] & FLAG, c[6], c[7],
+                    c[8] & FLAG, c[9], c[10])
+        results = Results(c[11], c[12], c[13], c[14], c[15], c[16], c[17], c[18], c[19],
+                          c[20] & SHIFT, c[21], c[22])
         return grid, results
 
     return inner(unpack)
@@ -123,12 +160,14 @@ def _unpack() -> Callable[..., Any]:
 def decode_loop(bits: int, codes: Codes | None) -> Loop:
     """Return loop(codes, out) for one format, or loop(codes, out, constants) for any."""
     body, U, stamp = _bodies(bits).decode, WORDS[bits].uint, _STAMP
+    words = _words()
     if codes is not None:
         facts = codes
         narrow = bool(codes.lowest > WORDS[bits].mantissa)
 
         def special(x, out):  # type: ignore[no-untyped-def]
             stamp  # noqa: B018
+            out = words(out)
             for i in range(x.size):
                 out[i] = body(U(x[i]), facts, narrow)
 
@@ -137,7 +176,22 @@ def decode_loop(bits: int, codes: Codes | None) -> Loop:
     def general(x, out, c):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018
         facts = Codes(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9])
+        out = words(out)
         for i in range(x.size):
             out[i] = body(U(x[i]), facts, True)
 
     return jit(general)
+
+
+@_once
+def lookup_loop() -> Loop:
+    """Return loop(codes, out, table): the word of each code, from a table of all."""
+    words, stamp = _words(), _STAMP
+
+    def lookup(codes, out, table):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018
+        out = words(out)
+        for i in range(codes.size):
+            out[i] = table[codes[i]]
+
+    return jit(lookup)

@@ -43,9 +43,7 @@ class Grid(NamedTuple):
 
     mantissa: Any  #: fraction bits of the format
     lowest: Any  #: index of emin's bit above the word's smallest subnormal
-    rise_parity: Any  #: 1 without fraction bits: evenness is then the exponent's
     code_shift: Any  #: 1 without zero: codes start one binade earlier
-    signed: Any  #: 1 if the format has a sign bit
     takes_negative: Any  #: 0: negative numbers become NaN
     nearest: Any  #: mask: to the nearest
     tie_away: Any  #: 1: ties away from zero (only with nearest)
@@ -97,6 +95,8 @@ class Shape(NamedTuple):
     zeroless: bool
     inf_apart: bool  #: infinite input needs a select of its own beside overflow
     nan_apart: bool  #: so does NaN
+    parity: bool  #: no fraction bits: evenness is the exponent's
+    unsigned: bool
 
 
 class Params(NamedTuple):
@@ -122,6 +122,8 @@ def params_of(cast: Cast, bits: int = 32, random_bits: int = 32) -> Params:
         zeroless=not cast.format.zero,
         inf_apart=over != (values.inf, values.inf),
         nan_apart=over != (values.nan, values.nan),
+        parity=cast.format.mantissa_bits == 0,
+        unsigned=not cast.format.signed,
     )
     return Params(grid, values, codes, shape)
 
@@ -147,9 +149,7 @@ def _grid(cast: Cast, bits: int, random_bits: int) -> Grid:
         bits,
         mantissa=form.mantissa_bits,
         lowest=_lowest(form, word),
-        rise_parity=form.mantissa_bits == 0,
         code_shift=not form.zero,
-        signed=form.signed,
         takes_negative=form.signed or cast.negative is Negative.ABS,
         nearest=ones if nearest else 0,
         # a format without zero has no even significand: its ties go up
