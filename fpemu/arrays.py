@@ -10,6 +10,7 @@ import numpy as np
 from fpemu.catalog import FORMATS
 from fpemu.errors import InputError
 from fpemu.format import Format
+from fpemu.libraries.library import host_array
 
 __all__ = [
     "check_out",
@@ -72,9 +73,13 @@ def read_floats(x: Any) -> tuple[Array, np.dtype[Any]]:
 
 
 def read_array(x: Any) -> Array:
-    """Return x as a plain numpy array of whatever dtype; masks and ragged lists are refused."""
+    """Return x as a plain numpy array of whatever dtype, without a copy where that can be.
+
+    Masks, ragged lists and arrays on a device are refused.
+    """
     if isinstance(x, np.ma.MaskedArray):
         raise InputError("masked array: the mask would be lost; pass x.data or x.filled(value)")
+    x = host_array(x)
     try:
         return np.asarray(x)
     except Exception as wrong:  # whatever an object's own __array__ raises

@@ -18,10 +18,11 @@ from fpemu.arrays import (
 )
 from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero, cast_of
 from fpemu.catalog import find_format
-from fpemu.elementwise import draws_of, run
+from fpemu.elementwise import Draws, draws_of, run
 from fpemu.errors import InputError
 from fpemu.format import Format
 from fpemu.kernels.plan import decode_plan, plan
+from fpemu.libraries.library import Library, Place, host_out, library_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
@@ -63,9 +64,17 @@ def encode(
     formats without -0 give code 0 for it.
     """
     cast = cast_of(to, (rounding, overflow, subnormals, negative, zero))
+    library = None if type(x) is np.ndarray else library_of(x)
+    if library is not None and library.place(x) is Place.CUDA:
+        draws = draws_of(cast, library.dtype(x), seed, offset, random_bits)
+        return _encode_on_device(library, x, cast, draws, packed, out)
+    if library is not None:
+        found = encode(library.to_numpy(x), cast, seed=seed, offset=offset, packed=packed,
+                       random_bits=random_bits, out=host_out(out, library), threads=threads)
+        return library.from_numpy(found, x) if out is None else out
     array = float_array(x)
     dtype = code_dtype(cast.format)
-    draws = draws_of(cast, array, seed, offset, random_bits)
+    draws = draws_of(cast, array.dtype, seed, offset, random_bits)
     loop = plan("encode", cast, array.itemsize * 8, draws.bits if draws else 32)
     if packed:
         codes = pack(run(loop, array, dtype, dtype, None, draws, threads), cast.format)
@@ -97,16 +106,52 @@ def decode(
     Every NaN code gives a quiet NaN of its sign; zeros keep their sign.
     """
     form = find_format(format)
-    array = unpack(codes, form) if packed else _code_array(codes, form)
     wanted = read_dtype(dtype)
     floats = _F64 if wanted == _F64 else _F32
     if wanted != floats:
         _check_holds(wanted, form)
+    library = None if type(codes) is np.ndarray else library_of(codes)
+    if library is not None and library.place(codes) is Place.CUDA:
+        return _decode_on_device(library, codes, form, wanted, packed, out)
+    if library is not None:
+        found = decode(library.to_numpy(codes), form, wanted, packed=packed, threads=threads,
+                       out=host_out(out, library))
+        return library.from_numpy(found, codes) if out is None else out
+    array = unpack(codes, form) if packed else _code_array(codes, form)
     if out is not None:
         check_out(out, array, wanted)
     loop = decode_plan(form, floats.itemsize * 8)
     result = run(loop, array, floats, wanted, out, None, threads)
     return result if out is not None else like_input(codes, result)
+
+
+def _encode_on_device(
+    library: Library, x: Any, cast: Cast, draws: Draws | None, packed: bool, out: Any
+) -> Any:
+    from fpemu.on_device import encode_array
+
+    _check_unpacked(packed)
+    return encode_array(library, x, cast, draws, out, code_dtype(cast.format))
+
+
+def _decode_on_device(
+    library: Library, codes: Any, form: Format, wanted: np.dtype[Any], packed: bool, out: Any
+) -> Any:
+    from fpemu.on_device import decode_array
+
+    _check_unpacked(packed)
+    narrowest, given = code_dtype(form), library.dtype(codes)
+    if given != narrowest:
+        raise InputError(
+            f"codes of dtype {given.name} on a CUDA device: {form.name} has codes of "
+            f"{narrowest.name}, as fpemu.encode gives"
+        )
+    return decode_array(library, codes, form, wanted, out)
+
+
+def _check_unpacked(packed: bool) -> None:
+    if packed:
+        raise InputError("packed=True on a CUDA device: codes are packed on the host only")
 
 
 def _check_holds(wanted: np.dtype[Any], form: Format) -> None:

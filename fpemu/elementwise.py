@@ -30,13 +30,14 @@ class Draws(NamedTuple):
 
 
 def draws_of(
-    cast: Cast, array: Array, seed: Any, offset: Any, random_bits: Any
+    cast: Cast, dtype: np.dtype[Any], seed: Any, offset: Any, random_bits: Any
 ) -> Draws | None:
+    """Return where a cast's random bits come from; None if it needs none."""
     if cast.rounding is not _STOCHASTIC:
         return None
     if seed is None:
         raise InputError("stochastic rounding needs a seed: give seed=0 (another for fresh draws)")
-    widest = 32 if array.dtype == np.float32 else 64
+    widest = 64 if dtype == np.float64 else 32
     bits = widest if random_bits is None else _whole("random_bits", random_bits, 1, widest)
     return Draws(
         _whole("seed", seed, 0, 2**64 - 1), _whole("offset", offset, 0, 2**63 - 1), bits

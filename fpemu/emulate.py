@@ -13,6 +13,7 @@ from fpemu.elementwise import Draws, draws_of, run
 from fpemu.errors import InputError
 from fpemu.format import Format
 from fpemu.kernels.plan import decode_plan, plan
+from fpemu.libraries.library import Library, Place, host_out, library_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
@@ -64,16 +65,40 @@ def round(
     follow the overflow rule. Integers, complex numbers and objects are an InputError.
     """
     cast = cast_of(to, (rounding, overflow, subnormals, negative, zero))
+    library = None if type(x) is np.ndarray else library_of(x)
+    if library is not None:
+        drawn = (seed, offset, random_bits)
+        return _round_foreign(library, x, cast, drawn, count, out, threads)
     array, given = read_floats(x)
     dtype = result_dtype(given, cast.format)
     if out is not None:
         check_out(out, array, dtype)
-    draws = draws_of(cast, array, seed, offset, random_bits)
+    draws = draws_of(cast, array.dtype, seed, offset, random_bits)
     outcome = _count(array, cast, draws, threads) if count else None  # before out=x is written
     loop = plan("round", cast, array.itemsize * 8, draws.bits if draws else 32)
     result = run(loop, array, array.dtype, dtype, out, draws, threads)
     rounded = result if out is not None else like_input(x, result)
     return (rounded, outcome) if count else rounded
+
+
+def _round_foreign(
+    library: Library, x: Any, cast: Cast, drawn: tuple[Any, ...], count: bool, out: Any,
+    threads: int | None,
+) -> Any:  # fmt: skip
+    """round for an array of another library, on the host or on a CUDA device."""
+    if library.place(x) is Place.CUDA:
+        from fpemu import on_device
+
+        draws = draws_of(cast, library.dtype(x), *drawn)
+        work = on_device.round_counted if count else on_device.round_array
+        return work(library, x, cast, draws, out)
+    array = library.to_numpy(x)
+    seed, offset, random_bits = drawn
+    found = round(array, cast, seed=seed, offset=offset, random_bits=random_bits, count=count,
+                  out=host_out(out, library), threads=threads)  # fmt: skip
+    rounded = found[0] if count else found
+    result = library.from_numpy(rounded, x) if out is None else out
+    return (result, found[1]) if count else result
 
 
 def _count(array: Array, cast: Cast, draws: Draws | None, threads: int | None) -> Outcome:
@@ -102,7 +127,7 @@ def warmup(*to: Cast | Format | str, dtype: DTypeLike = np.float32) -> None:
     for name in to:
         cast = make_cast(name)
         x, codes = np.zeros(1, word), np.zeros(1, code_dtype(cast.format))
-        draws = draws_of(cast, x, 0, 0, None)
+        draws = draws_of(cast, word, 0, 0, None)
         for verb, out in (("round", x), ("encode", codes)):
             loop = plan(verb, cast, bits, draws.bits if draws else 32)
             loop.specialise()

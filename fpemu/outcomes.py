@@ -11,10 +11,11 @@ from fpemu.arrays import float_array
 from fpemu.cast import Cast, Overflow, Rounding, make_cast
 from fpemu.errors import FormatError, InputError
 from fpemu.format import Format
+from fpemu.kernels.outcome import OUTCOMES
 from fpemu.kernels.params import WORDS
 from fpemu.limits import word_limits
 
-__all__ = ["Outcome", "outcome_of", "visible"]
+__all__ = ["Outcome", "outcome_from", "outcome_of", "visible"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +136,23 @@ def outcome_of(x: Any, rounded: Any, to: Cast | Format | str) -> Outcome:
             f"x is {before.dtype.name}{list(before.shape)}, rounded is {after.dtype.name}"
             f"{list(after.shape)}: they must be alike; give an array and its rounded one"
         )
-    from fpemu.kernels.cpu_tally import OUTCOMES, outcome_loop
+    from fpemu.kernels.cpu_tally import outcome_loop
 
     bits = 8 * before.itemsize
     word = WORDS[bits].uint
     counts = np.zeros((2, len(OUTCOMES)), np.int64)
     bounds, beyond = word_limits(cast, bits)
     outcome_loop(bits)(np.ravel(before).view(word), np.ravel(after).view(word), bounds, counts)
+    return outcome_from(counts, beyond)
+
+
+def outcome_from(counts: Any, beyond: tuple[str, str]) -> Outcome:
+    """Return the Outcome of counts, a row for each sign and a column for each of OUTCOMES.
+
+    beyond: what a number of each sign beyond the largest value counts as.
+    """
     found = dict(zip(OUTCOMES, counts.sum(axis=0).tolist(), strict=True))
     del found["beyond"]
     for sign, name in enumerate(beyond):
         found[name] = found.get(name, 0) + int(counts[sign, OUTCOMES.index("beyond")])
-    return Outcome(total=before.size, **found)
+    return Outcome(total=int(counts.sum()), **found)

@@ -17,6 +17,7 @@ from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError
 from fpemu.format import Format
 from fpemu.kernels.bucket import ROWS, SLOTS
+from fpemu.libraries.library import Place, library_of
 from fpemu.limits import Limits, cell_limits
 from fpemu.outcomes import Outcome
 from fpemu.tally_bytes import LIMIT, pack, unpack
@@ -272,6 +273,11 @@ def tally(x: Any, *, threads: int | None = None) -> Tally:
     refused, as its numbers would have to be rounded first; so are integers, complex numbers and
     objects. threads: at most so many; the environment variable FPEMU_THREADS, or all processors.
     """
+    library = None if type(x) is np.ndarray else library_of(x)
+    if library is not None and library.place(x) is Place.CUDA:
+        from fpemu.on_device import tally_array
+
+        return Tally._make(*tally_array(library, x))
     words = float32_words(x)
     from fpemu.kernels.count import count
 

@@ -26,6 +26,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 __all__ = ["Bodies", "build", "build_lead"]
 
 
@@ -37,10 +39,20 @@ class Bodies(NamedTuple):
     decode: Callable[..., Any]  #: (code, facts, narrow) -> bits
 
 
-def build_lead(U: Any, jit: Callable[[Any], Any]) -> Any:
-    """Return lead_of(v): the index of the highest set bit of v < 2**32, and 0 for 0."""
+def build_lead(U: Any, jit: Callable[[Any], Any], leading_zeros: Any = None) -> Any:
+    """Return lead_of(v): the index of the highest set bit of v < 2**32, and 0 for 0.
+
+    leading_zeros: a target's own count of the leading zeros of a uint32, as a uint32.
+    """
     ZERO = U(0)
     ONE = U(1)
+
+    @jit
+    def counted(v):  # type: ignore[no-untyped-def]
+        return U(U(31) - U(leading_zeros(np.uint32(v | ONE))))
+
+    if leading_zeros is not None:
+        return counted
 
     @jit
     def lead_of(v):  # type: ignore[no-untyped-def]
@@ -61,7 +73,9 @@ def build_lead(U: Any, jit: Callable[[Any], Any]) -> Any:
     return lead_of
 
 
-def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
+def build(
+    U: Any, mantissa: int, jit: Callable[[Any], Any], leading_zeros: Any = None
+) -> Bodies:
     """Return the scalar bodies for words of type U whose floats have `mantissa` fraction bits."""
     width = 32 if mantissa == 23 else 64
     WM = U(mantissa)
@@ -74,7 +88,7 @@ def build(U: Any, mantissa: int, jit: Callable[[Any], Any]) -> Bodies:
     ZERO = U(0)
     ONE = U(1)
     ONES = U((1 << width) - 1)
-    lead_of = build_lead(U, jit)
+    lead_of = build_lead(U, jit, leading_zeros)
 
     @jit
     def gap_of(a):  # type: ignore[no-untyped-def]

@@ -75,15 +75,18 @@ class Bodies(NamedTuple):
     left: Callable[..., Any]  #: bits -> distance to the next power of two, 1 to 2**23
     float_bits: Callable[..., Any]  #: that distance -> its bits as a float32
     fine: Callable[..., Any]  #: those bits -> fine slot
+    fine_of: Callable[..., Any]  #: distance to the next power of two -> fine slot
     binade: Callable[..., Any]  #: magnitude bits of a finite non-zero number -> its row, 0 to 276
     normal: Callable[..., Any]  #: magnitude bits -> bits with the same significand, never subnormal
 
 
-def build(U: Any, jit: Callable[[Any], Any]) -> Bodies:
+def build(
+    U: Any, jit: Callable[[Any], Any], leading_zeros: Any = None, own_float_bits: Any = None
+) -> Bodies:
     """Return the scalar bodies; U is uint32.
 
-    A target with a conversion from int to float or a count of leading zeros may use that in
-    place of `float_bits`.
+    A target may bring its own count of a word's leading zeros, and its own conversion from int
+    to float as `float_bits`: exact, as distances have 24 bits.
     """
     ZERO = U(0)
     MANTISSA = U(23)
@@ -100,7 +103,7 @@ def build(U: Any, jit: Callable[[Any], Any]) -> Bodies:
     def row(x):  # type: ignore[no-untyped-def]
         return U(x >> MANTISSA)
 
-    lead_of = build_lead(U, jit)
+    lead_of = build_lead(U, jit, leading_zeros)
 
     @jit
     def left(x):  # type: ignore[no-untyped-def]
@@ -119,6 +122,12 @@ def build(U: Any, jit: Callable[[Any], Any]) -> Bodies:
         k = k if U(w & REST) != ZERO else U(k + EXACT)
         return LAST if w == FLOAT_ONE else k
 
+    to_float_bits = float_bits if own_float_bits is None else own_float_bits
+
+    @jit
+    def fine_of(distance):  # type: ignore[no-untyped-def]
+        return fine(to_float_bits(distance))
+
     @jit
     def binade(a):  # type: ignore[no-untyped-def]
         return lead_of(a) if a < HIDDEN else U(U(a >> MANTISSA) + U(22))
@@ -128,4 +137,4 @@ def build(U: Any, jit: Callable[[Any], Any]) -> Bodies:
         shift = U(MANTISSA - lead_of(a)) if a < HIDDEN else ZERO
         return U(U(a << shift) | HIDDEN) if a < HIDDEN else a
 
-    return Bodies(row, left, float_bits, fine, binade, normal)
+    return Bodies(row, left, to_float_bits, fine, fine_of, binade, normal)

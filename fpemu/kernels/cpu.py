@@ -16,7 +16,7 @@ import numpy as np
 
 from fpemu.kernels.bits import Bodies, build
 from fpemu.kernels.compile import inner, jit, source_stamp
-from fpemu.kernels.params import WORDS, Codes, Grid, Results, Shape
+from fpemu.kernels.params import WORDS, Codes, Grid, Results, Shape, build_unpack
 from fpemu.kernels.random import build_draw
 
 __all__ = ["decode_loop", "general_loop", "lookup_loop", "special_loop"]
@@ -52,6 +52,11 @@ def _once(make: Callable[..., Any]) -> Callable[..., Any]:
 @cache
 def _bodies(bits: int) -> Bodies:
     return build(WORDS[bits].uint, WORDS[bits].mantissa, inner)
+
+
+@cache
+def _unpack(bits: int) -> Callable[..., Any]:
+    return build_unpack(bits, inner)
 
 
 @cache
@@ -135,25 +140,6 @@ def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
             out[i] = body(x[i], U(0), grid, results, shape)
 
     return jit(loop)
-
-
-@cache
-def _unpack(bits: int) -> Callable[..., Any]:
-    """Return c -> (Grid, Results): numba builds named tuples field by field only.
-
-    The masks change nothing but what LLVM knows: a shift by less than a word stays in 32 bits.
-    """
-    U = WORDS[bits].uint
-    FLAG, SHIFT = U(1), U(bits - 1)
-
-    def unpack(c):  # type: ignore[no-untyped-def]
-        grid = Grid(c[0] & SHIFT, c[1], c[2] & FLAG, c[3] & FLAG, c[4], c[5] & FLAG, c[6], c[7],
-                    c[8] & FLAG, c[9], c[10])
-        results = Results(c[11], c[12], c[13], c[14], c[15], c[16], c[17], c[18], c[19],
-                          c[20] & SHIFT, c[21], c[22])
-        return grid, results
-
-    return inner(unpack)
 
 
 @_once

@@ -14,10 +14,10 @@ import numpy as np
 
 from fpemu.kernels.bucket import FINE, ROWS, SLOT_OF_FINE, SLOTS, Bodies, build
 from fpemu.kernels.compile import inner, jit, source_stamp
+from fpemu.kernels.outcome import build as build_kind
 from fpemu.kernels.params import WORDS
 
 __all__ = [
-    "OUTCOMES",
     "Scratch",
     "block_loop",
     "direct_loop",
@@ -76,7 +76,7 @@ def block_loop() -> Loop:
     Rows are 93 places of 8 bytes apart: at a power of two the busy places of all rows would
     share a few sets of the first cache (1.8 ns an element against 0.7 on data of 64 binades).
     """
-    row, left, _, fine, _, _ = _bodies()
+    row, left, fine = _bodies().row, _bodies().left, _bodies().fine
     block, lanes, pitch, stamp = _BLOCK, _LANES, np.uint32(FINE), _STAMP
 
     def loop(x, counters, distance, distance_bits, places):  # type: ignore[no-untyped-def]
@@ -136,11 +136,12 @@ def flush_loop() -> Loop:
 @cache
 def _place() -> Loop:
     """Return place(a) -> (row, slot) of the magnitude of a finite non-zero number."""
-    _, left, float_bits, fine, binade, normal = _bodies()
+    left, fine_of = _bodies().left, _bodies().fine_of
+    binade, normal = _bodies().binade, _bodies().normal
     slot_of = SLOT_OF_FINE
 
     def place(a):  # type: ignore[no-untyped-def]
-        return binade(a), slot_of[fine(float_bits(left(normal(a))))]
+        return binade(a), slot_of[fine_of(left(normal(a)))]
 
     return inner(place)
 
@@ -202,43 +203,22 @@ def span_loop() -> Loop:
     return jit(loop)
 
 
-#: What `outcome_loop` tells apart.
-OUTCOMES = ("nan", "inf", "zero", "invalid", "beyond", "underflow", "subnormal", "normal")
-
-
 @cache
 def outcome_loop(bits: int) -> Loop:
     """Return loop(x, rounded, limits, counts): what became of each word.
 
-    limits has a row for each sign, words to compare magnitudes with: whether the sign is taken;
-    input below which it is underflow; input from which it lies beyond; the smallest normal and
-    the largest value. counts is int64 of shape (2, len(OUTCOMES)).
+    limits: a row of words for each sign, see `outcome.py`. counts: int64, a row for each sign and
+    a column for each of OUTCOMES.
     """
     word, stamp = WORDS[bits], _STAMP
-    U, top = word.uint, word.uint(bits - 1)
-    magnitude = word.uint((1 << (bits - 1)) - 1)
-    infinity = word.uint(((1 << (bits - 1 - word.mantissa)) - 1) << word.mantissa)
+    U, top, kind = word.uint, word.uint(bits - 1), build_kind(word.uint, word.mantissa, inner)
 
     def loop(x, rounded, limits, counts):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018
         for i in range(x.size):
-            a, sign, r = U(x[i] & magnitude), U(x[i] >> top), U(rounded[i] & magnitude)
-            taken, under, beyond = limits[sign, 0], limits[sign, 1], limits[sign, 2]
-            normal, largest = limits[sign, 3], limits[sign, 4]
-            if a > infinity:
-                kind = 0
-            elif a == infinity:
-                kind = 1
-            elif a == U(0):
-                kind = 2
-            elif taken == U(0):
-                kind = 3
-            elif a >= beyond or r > largest:
-                kind = 4
-            elif a < under or r == U(0):
-                kind = 5
-            else:
-                kind = 6 if r < normal else 7
-            counts[sign, kind] += 1
+            sign = U(x[i] >> top)
+            found = kind(x[i], rounded[i], limits[sign, 0], limits[sign, 1], limits[sign, 2],
+                         limits[sign, 3], limits[sign, 4])  # fmt: skip
+            counts[sign, found] += 1
 
     return jit(loop)

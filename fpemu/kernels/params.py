@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -134,6 +135,25 @@ def general_shape(shape: Shape) -> Shape:
     Kinds are few (nearest, directed or stochastic; deep; zeroless), so it compiles rarely.
     """
     return shape._replace(inf_apart=True, nan_apart=True)
+
+
+def build_unpack(bits: int, jit: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return c -> (Grid, Results): numba builds named tuples field by field only.
+
+    The masks change nothing but what LLVM knows: a shift by less than a word stays in 32 bits.
+    """
+    U = WORDS[bits].uint
+    FLAG, SHIFT = U(1), U(bits - 1)
+
+    @jit
+    def unpack(c):  # type: ignore[no-untyped-def]
+        grid = Grid(U(c[0] & SHIFT), c[1], U(c[2] & FLAG), U(c[3] & FLAG), c[4], U(c[5] & FLAG),
+                    c[6], c[7], U(c[8] & FLAG), c[9], c[10])
+        results = Results(c[11], c[12], c[13], c[14], c[15], c[16], c[17], c[18], c[19],
+                          U(c[20] & SHIFT), c[21], c[22])
+        return grid, results
+
+    return unpack  # type: ignore[no-any-return]
 
 
 def _words(kind: Any, bits: int, **facts: int) -> Any:

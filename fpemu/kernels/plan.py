@@ -18,6 +18,9 @@ __all__ = ["Plan", "decode_plan", "forget", "new_plan", "plan"]
 #: general loop about 0.3 ns an element more than a special one; see docs/performance.md.
 HOT = 1 << 28
 
+#: The same on a CUDA device: compiling costs more there, and an element less.
+HOT_CUDA = 1 << 32
+
 #: The general loop looks codes of so many bits up in a table: one load takes a third of the
 #: arithmetic. Tables of 16 bits (256 KiB) still fit the second cache.
 _TABLED = 16
@@ -26,7 +29,8 @@ _TABLED = 16
 class Plan:
     """The loops of one verb and one Cast: general at first, its own once that pays."""
 
-    def __init__(self, special: Any, general: Any, constants: Any) -> None:
+    def __init__(self, special: Any, general: Any, constants: Any, hot: int = HOT) -> None:
+        self._hot = hot
         self._make_special = special
         self._make_general = general
         self._constants = constants
@@ -39,7 +43,7 @@ class Plan:
     def _count(self, x: np.ndarray[Any, Any], out: np.ndarray[Any, Any], *draws: Any) -> None:
         if self._special is None:
             self._seen += x.size
-            if self._seen < HOT:
+            if self._seen < self._hot:
                 if self._general is None:
                     self._general = self._make_general()
                 self._general(x, out, *draws, self._constants)
@@ -53,21 +57,23 @@ class Plan:
             self._special = self.run = self._make_special()
 
 
-_PLANS: dict[tuple[str, int, int, int], tuple[Cast, Plan]] = {}
+_PLANS: dict[tuple[str, int, int, int, str], tuple[Cast, Plan]] = {}
 
 
-def plan(verb: str, cast: Cast, bits: int, random_bits: int) -> Plan:
+def plan(verb: str, cast: Cast, bits: int, random_bits: int, target: str = "cpu") -> Plan:
     """Return the plan for "round" or "encode" under a cast, for float32 or float64 words.
+
+    target: "cpu", or "cuda" for loops over a device's memory.
 
     Looked up by the cast's identity first, as hashing and comparing it takes half a microsecond
     of every small call; equal casts share their plan.
     """
-    key = (verb, id(cast), bits, random_bits)
+    key = (verb, id(cast), bits, random_bits, target)
     found = _PLANS.get(key)
     if found is None:
         if len(_PLANS) >= 4096:  # of casts made in a loop; their loops stay compiled
             _PLANS.clear()
-        found = _PLANS[key] = (cast, _shared_plan(verb, cast, bits, random_bits))
+        found = _PLANS[key] = (cast, _shared_plan(verb, cast, bits, random_bits, target))
     return found[1]  # the cast is kept beside it, so that its identity is not given away
 
 
@@ -78,16 +84,27 @@ def forget() -> None:
     decode_plan.cache_clear()
 
 
-def new_plan(verb: str, cast: Cast, bits: int, random_bits: int) -> Plan:
-    """Return a plan that has seen nothing yet."""
+def _loops(target: str) -> tuple[Any, int]:
+    """The module that makes a target's loops, and when a Cast gets its own there."""
+    if target == "cuda":
+        from fpemu.kernels import cuda
+
+        return cuda, HOT_CUDA
     from fpemu.kernels import cpu
 
+    return cpu, HOT
+
+
+def new_plan(verb: str, cast: Cast, bits: int, random_bits: int, target: str = "cpu") -> Plan:
+    """Return a plan that has seen nothing yet."""
+    loops, hot = _loops(target)
     p = params_of(cast, bits, random_bits)
     results = p.values if verb == "round" else p.codes
     return Plan(
-        lambda: cpu.special_loop(verb, bits, p.grid, results, p.shape),
-        lambda: cpu.general_loop(verb, bits, general_shape(p.shape)),
+        lambda: loops.special_loop(verb, bits, p.grid, results, p.shape),
+        lambda: loops.general_loop(verb, bits, general_shape(p.shape)),
         np.array([*p.grid, *results], WORDS[bits].uint),
+        hot,
     )
 
 
@@ -95,15 +112,19 @@ _shared_plan = lru_cache(maxsize=1024)(new_plan)
 
 
 @lru_cache(maxsize=256)
-def decode_plan(form: Format, bits: int) -> Plan:
+def decode_plan(form: Format, bits: int, target: str = "cpu") -> Plan:
     """Return the plan that decodes a format's codes to float32 or float64 words."""
-    from fpemu.kernels import cpu
-
+    loops, hot = _loops(target)
     facts = codes_of(form, bits)
     constants = np.array([*facts], WORDS[bits].uint)
-    general = cpu.decode_loop(bits, None)
-    if form.bits <= _TABLED:
-        table = np.empty(1 << form.bits, WORDS[bits].uint)
-        general(np.arange(table.size, dtype=np.uint16), table, constants)
-        general, constants = cpu.lookup_loop(), table
-    return Plan(lambda: cpu.decode_loop(bits, facts), lambda: general, constants)
+    if target == "cpu" and form.bits <= _TABLED:
+        general, constants = loops.lookup_loop(), _table(loops, form, bits, constants)
+    else:
+        general = loops.decode_loop(bits, None)
+    return Plan(lambda: loops.decode_loop(bits, facts), lambda: general, constants, hot)
+
+
+def _table(loops: Any, form: Format, bits: int, constants: Any) -> Any:
+    table = np.empty(1 << form.bits, WORDS[bits].uint)
+    loops.decode_loop(bits, None)(np.arange(table.size, dtype=np.uint16), table, constants)
+    return table

@@ -1,0 +1,65 @@
+"""CuPy's arrays."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from fpemu.libraries.library import Place
+
+__all__ = ["CUPY", "CuPy"]
+
+Array = np.ndarray[Any, Any]
+
+
+class CuPy:
+    """CuPy, as `fpemu.libraries.library.Library`."""
+
+    waits = False
+
+    def place(self, x: Any) -> Place:
+        """CuPy's arrays lie on CUDA devices."""
+        return Place.CUDA
+
+    def to_numpy(self, x: Any) -> Array:
+        """A copy on the host."""
+        return x.get()  # type: ignore[no-any-return]
+
+    def from_numpy(self, array: Array, like: Any) -> Any:
+        """A copy on the device."""
+        return sys.modules["cupy"].asarray(array)
+
+    def dtype(self, x: Any) -> np.dtype[Any]:
+        """An array's dtype."""
+        found: np.dtype[Any] = np.dtype(x.dtype)
+        return found
+
+    def dense(self, x: Any, c_order: bool) -> Any:
+        """An array in one piece, in C or, if allowed, Fortran order."""
+        if x.flags.c_contiguous or (x.flags.f_contiguous and not c_order):
+            return x
+        return sys.modules["cupy"].ascontiguousarray(x)
+
+    def strides(self, x: Any) -> tuple[int, ...]:
+        """An array's strides, in elements."""
+        return tuple(step // x.itemsize for step in x.strides)
+
+    def empty(self, like: Any, dtype: np.dtype[Any]) -> Any:
+        """A new array on a dense one's device, in its order."""
+        order = "C" if like.flags.c_contiguous else "F"
+        with like.device:
+            return sys.modules["cupy"].empty(like.shape, dtype, order=order)
+
+    def memory(self, x: Any) -> tuple[int, int, int | None]:
+        """Pointer, CuPy's current stream and device."""
+        stream = sys.modules["cupy"].cuda.get_current_stream()
+        return x.data.ptr, stream.ptr, x.device.id
+
+    def copy(self, source: Any, out: Any) -> None:
+        """Copy into an array of any layout."""
+        out[...] = source
+
+
+CUPY = CuPy()

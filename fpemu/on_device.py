@@ -1,0 +1,216 @@
+"""round, encode, decode and tally where an array lies on a CUDA device.
+
+The counterpart of `elementwise.py`: the same plans over the device's memory. Floats narrower than
+float32 are widened and narrowed there by the codes of their own formats. Nothing is copied to the
+host but a finished tally.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fpemu.arrays import narrow_format, result_dtype
+from fpemu.cast import Cast
+from fpemu.elementwise import Draws
+from fpemu.errors import InputError
+from fpemu.format import Format
+from fpemu.kernels.params import WORDS, general_shape, params_of
+from fpemu.kernels.plan import Plan, decode_plan, plan
+from fpemu.kernels.random import BLOCK, keys_of
+from fpemu.libraries.library import Library, Place, library_of, out_of
+from fpemu.outcomes import Outcome, outcome_from, visible
+
+__all__ = [
+    "decode_array",
+    "encode_array",
+    "round_array",
+    "round_counted",
+    "tally_array",
+    "words_of",
+]
+
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def round_array(library: Library, x: Any, cast: Cast, draws: Draws | None, out: Any) -> Any:
+    """Return a rounded array of the same library, on the same device and stream."""
+    given = library.dtype(x)
+    wanted = result_dtype(given, cast.format)
+    floats = _floats(library.dense(x, draws is not None))
+    target = _target(library, floats, wanted, out, x)
+    own = narrow_format(wanted)
+    made = target if own is None else _own(floats).empty(floats, _own(floats).dtype(floats))
+    _run(_plan("round", floats, cast, draws), floats, made, draws)
+    if own is not None:  # exact: the dtype holds every result
+        _run(_plan("encode", made, Cast(own), None), made, target, None)
+    return _finish(library, target, out)
+
+
+def round_counted(
+    library: Library, x: Any, cast: Cast, draws: Draws | None, out: Any
+) -> tuple[Any, Outcome]:
+    """Return the rounded array and what became of the numbers, in one pass."""
+    from fpemu.kernels.cuda_count import round_and_count
+    from fpemu.limits import word_limits
+
+    wanted = result_dtype(library.dtype(x), cast.format)
+    floats = _floats(library.dense(x, draws is not None))
+    target = _target(library, floats, wanted, out, x)
+    own = narrow_format(wanted)
+    made = target if own is None else _own(floats).empty(floats, _own(floats).dtype(floats))
+    bits = 8 * _own(floats).dtype(floats).itemsize
+    both = [params_of(c, bits, draws.bits if draws else 32) for c in (cast, visible(cast))]
+    shapes = (general_shape(both[0].shape), general_shape(both[1].shape))
+    constants = [np.array([*p.grid, *p.values], WORDS[bits].uint) for p in both]
+    bounds, beyond = word_limits(cast, bits)
+    source, to = words_of(floats), words_of(made)
+    counts = np.zeros((2, 8), np.int64)
+    for start, stop, first, keys in _blocks(source.size, draws):
+        counts += round_and_count(
+            source.part(start, stop), to.part(start, stop), shapes, (constants[0], constants[1]),
+            bounds, first, keys,
+        )  # fmt: skip
+    if own is not None:
+        _run(_plan("encode", made, Cast(own), None), made, target, None)
+    return _finish(library, target, out), outcome_from(counts, beyond)
+
+
+def encode_array(
+    library: Library, x: Any, cast: Cast, draws: Draws | None, out: Any, dtype: np.dtype[Any]
+) -> Any:
+    """Return the codes of the rounded array."""
+    floats = _floats(library.dense(x, draws is not None))
+    target = _target(library, floats, dtype, out, x)
+    _run(_plan("encode", floats, cast, draws), floats, target, draws)
+    return _finish(library, target, out)
+
+
+def decode_array(
+    library: Library, codes: Any, form: Format, wanted: np.dtype[Any], out: Any
+) -> Any:
+    """Return the values of codes; bits above the format's own are not looked at."""
+    dense = library.dense(codes, False)
+    floats = _F64 if wanted == _F64 else _F32
+    target = _target(library, dense, wanted, out, codes)
+    own = narrow_format(wanted)
+    made = target if own is None else _own(dense).empty(dense, floats)
+    _run(decode_plan(form, 8 * floats.itemsize, "cuda"), dense, made, None)
+    if own is not None:
+        _run(_plan("encode", made, Cast(own), None), made, target, None)
+    return _finish(library, target, out)
+
+
+def tally_array(library: Library, x: Any) -> Any:
+    """Return the counts of an array's float32 numbers, as `kernels.count.count` does."""
+    from fpemu.kernels.cuda_tally import count
+
+    if library.dtype(x) == _F64:
+        raise InputError(
+            "dtype float64: tallies take float32 numbers; convert it if you accept that rounding"
+        )
+    floats = _floats(library.dense(x, False))
+    return count(words_of(floats))
+
+
+# --- parts -------------------------------------------------------------------------------------
+
+
+def _own(x: Any) -> Library:
+    """An array's library: results for a bare interface are numba's arrays."""
+    found = library_of(x)
+    assert found is not None
+    return found
+
+
+def words_of(x: Any) -> Any:
+    """Return a dense array's memory as unsigned words of its elements' size."""
+    from fpemu.kernels.cuda_target import Words
+
+    dtype = _own(x).dtype(x)
+    pointer, stream, device = _own(x).memory(x)
+    size = int(np.prod(_shape(x), dtype=np.int64))
+    return Words(pointer, size, np.dtype(f"u{dtype.itemsize}"), stream, device)
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    shape = getattr(x, "shape", None)
+    return tuple(x.__cuda_array_interface__["shape"] if shape is None else shape)
+
+
+def _floats(dense: Any) -> Any:
+    """A dense array as float32 or float64; narrower floats are decoded to float32."""
+    dtype = _own(dense).dtype(dense)
+    if dtype in (_F32, _F64):
+        return dense
+    own = narrow_format(dtype)
+    if own is None:
+        raise InputError(
+            f"dtype {dtype.name}: fpemu works on float32 or float64 arrays and on narrower "
+            "floats; convert it first"
+        )
+    wide = _own(dense).empty(dense, _F32)
+    _run(decode_plan(own, 32, "cuda"), dense, wide, None)
+    return wide
+
+
+def _plan(verb: str, x: Any, cast: Cast, draws: Draws | None) -> Plan:
+    bits = 8 * _own(x).dtype(x).itemsize
+    return plan(verb, cast, bits, draws.bits if draws else 32, "cuda")
+
+
+def _run(loop: Plan, x: Any, made: Any, draws: Draws | None) -> None:
+    source, to = words_of(x), words_of(made)
+    if draws is None:
+        loop.run(source, to)
+        return
+    for start, stop, first, keys in _blocks(source.size, draws):
+        loop.run(source.part(start, stop), to.part(start, stop), first, keys)
+
+
+def _blocks(size: int, draws: Draws | None) -> Any:
+    """Yield (start, stop, first, keys): keys change every 2**32 elements."""
+    if draws is None:
+        yield 0, size, np.uint32(0), (np.uint64(0),) * 6
+        return
+    start = 0
+    while start < size:
+        block, first = divmod(draws.offset + start, BLOCK)
+        stop = min(size, start + BLOCK - first)
+        yield start, stop, np.uint32(first), keys_of(draws.seed, block)
+        start = stop
+
+
+def _target(library: Library, like: Any, dtype: np.dtype[Any], out: Any, x: Any) -> Any:
+    """Where results are written: `out` itself if it lies as `like` does, else a new array."""
+    if out is None:
+        return _own(like).empty(like, dtype)
+    out_of(out, library, Place.CUDA)
+    if library.dtype(out) != dtype or _shape(out) != _shape(x):
+        raise InputError(
+            f"out is {library.dtype(out).name}{list(_shape(out))}: the result is {dtype.name}"
+            f"{list(_shape(x))}; give that"
+        )
+    if library.strides(out) != _own(like).strides(like):
+        return _own(like).empty(like, dtype)
+    if out is not x and _overlap(words_of(out), words_of(x)):
+        raise InputError("out overlaps x in part: give out=x itself or an array apart from it")
+    return out
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    """Whether two pieces of memory share some bytes but are not the same piece."""
+    ends = [w.pointer + w.size * w.dtype.itemsize for w in (a, b)]
+    same = (a.pointer, ends[0]) == (b.pointer, ends[1])
+    return not same and a.size > 0 and a.pointer < ends[1] and b.pointer < ends[0]
+
+
+def _finish(library: Library, target: Any, out: Any) -> Any:
+    if out is not None and target is not out:
+        library.copy(target, out)
+    if library.waits:
+        from fpemu.kernels.cuda_target import cuda
+
+        cuda.synchronize()
+    return target if out is None else out
