@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import sqlite3
 import stat
 import time
@@ -30,6 +31,7 @@ from fpemu.errors import TraceError
 __all__ = ["PATIENCE_SECONDS", "check_same", "create", "save", "settle"]
 
 _BESIDE = "-journal", "-wal", "-shm"
+_LOOKS = 8  # before a file counts as in use: about a second
 PATIENCE_SECONDS = 5.0  # how long closing waits for readers; ours come and go in milliseconds
 
 
@@ -135,21 +137,29 @@ def _put_in_place(path: str, fill: Callable[[sqlite3.Connection], None]) -> str:
 
 @contextlib.contextmanager
 def _hold(path: str) -> Iterator[sqlite3.Connection]:
-    """Lock a file that is to be replaced: a trace that nobody uses, or an empty file."""
-    before = os.stat(path)
-    if before.st_size or not stat.S_ISREG(before.st_mode):
-        check_path(path)
-        with contextlib.closing(connect(uri(path, "ro"))) as connection:
-            check_trace(connection, path)
-    with contextlib.closing(connect(uri(path, "rw"), patience=1.0)) as connection:
-        # A -wal left behind would be played into the new file: the old one gives it up first.
-        free = _one_file(connection) and _locked(connection)
-        if not (free and os.path.samestat(before, os.stat(path))):
-            raise TraceError(
-                f"trace {path!r} is being written or read by another program; close that one, or "
-                "choose another name"
-            )
-        yield connection
+    """Lock a file that is to be replaced: a trace that nobody uses, or an empty file.
+
+    Several processes that look at once keep each other from it, so each goes away for a moment
+    of its own length and looks again.
+    """
+    for attempt in range(_LOOKS):
+        if attempt:
+            time.sleep(random.uniform(0.01, 0.15))
+        before = os.stat(path)
+        if before.st_size or not stat.S_ISREG(before.st_mode):
+            check_path(path)
+            with contextlib.closing(connect(uri(path, "ro"))) as connection:
+                check_trace(connection, path)
+        with contextlib.closing(connect(uri(path, "rw"), patience=0.1)) as connection:
+            # A -wal left behind would be played into the new file: the old one gives it up first.
+            free = _one_file(connection) and _locked(connection)
+            if free and os.path.samestat(before, os.stat(path)):
+                yield connection
+                return
+    raise TraceError(
+        f"trace {path!r} is being written or read by another program; close that one, or choose "
+        "another name"
+    )
 
 
 def _locked(connection: sqlite3.Connection) -> bool:
