@@ -221,4 +221,20 @@ def launch(kernel: Loop, work: int, like: Words, *args: Any, threads: int = THRE
         else:
             processors = cuda.get_current_device().MULTIPROCESSOR_COUNT
             blocks = min(max(-(-work // threads), 1), processors * blocks_a_processor)
-        kernel[blocks, threads, stream](*args)  # type: ignore[index]
+        _configured(kernel, (blocks, threads, stream))(*args)
+
+
+def _configured(kernel: Any, geometry: tuple[Any, ...]) -> Loop:
+    """kernel[geometry], without numba's warning that a small grid leaves processors idle.
+
+    It is meant for who chose the grid; a user who rounds a small array did not.
+    """
+    if SIMULATED:
+        return kernel[geometry]  # type: ignore[no-any-return]
+    config = importlib.import_module("numba.cuda.dispatcher").config
+    told = config.CUDA_LOW_OCCUPANCY_WARNINGS
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+    try:
+        return kernel[geometry]  # type: ignore[no-any-return]
+    finally:
+        config.CUDA_LOW_OCCUPANCY_WARNINGS = told

@@ -121,7 +121,7 @@ class Numba(Interface):
         from fpemu.kernels.cuda_target import cuda
 
         in_c = _is_dense(like.shape, like.strides, like.dtype.itemsize)
-        return cuda.device_array(like.shape, dtype, order="C" if in_c else "F")
+        return cuda.device_array(like.shape, dtype, order="C" if in_c else "F", stream=like.stream)
 
     def memory(self, x: Any) -> tuple[int, int, int | None]:
         """Pointer and the array's stream, on the current device."""
@@ -129,8 +129,8 @@ class Numba(Interface):
 
         if SIMULATED:
             return (x._ary.ctypes.data if math.prod(x.shape) else 0), 0, None
-        stream = getattr(x.stream, "handle", None)
-        return x.device_ctypes_pointer.value or 0, int(getattr(stream, "value", 0) or 0), None
+        stream = getattr(x.stream, "handle", x.stream)  # numba's Stream, or 0
+        return x.device_ctypes_pointer.value or 0, int(stream or 0), None
 
     def to_numpy(self, x: Any) -> Array:
         """A copy on the host."""

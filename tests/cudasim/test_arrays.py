@@ -16,7 +16,7 @@ if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
     pytest.skip("the simulator needs NUMBA_ENABLE_CUDASIM=1", allow_module_level=True)
 pytest.importorskip("numba_cuda", reason="needs numba-cuda: the extra cuda12 or cuda13")
 
-from numba import cuda
+from numba import cuda  # noqa: E402
 
 X = wide_range(120, seed=4)
 

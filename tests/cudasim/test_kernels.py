@@ -37,8 +37,8 @@ if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
     pytest.skip("the simulator needs NUMBA_ENABLE_CUDASIM=1", allow_module_level=True)
 pytest.importorskip("numba_cuda", reason="needs numba-cuda: the extra cuda12 or cuda13")
 
-from fpemu.kernels import cuda as loops
-from fpemu.kernels import cuda_tally, cuda_target
+from fpemu.kernels import cuda as loops  # noqa: E402
+from fpemu.kernels import cuda_tally, cuda_target  # noqa: E402
 
 FLOATS = {32: np.float32, 64: np.float64}
 LIMIT = 2000  # inputs a kernel
