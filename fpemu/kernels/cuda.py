@@ -14,7 +14,17 @@ from typing import Any
 import numpy as np
 
 from fpemu.kernels.bits import Bodies, build
-from fpemu.kernels.cuda_target import Words, cuda, inner, jit, launch, load, store, words_at
+from fpemu.kernels.cuda_target import (
+    Words,
+    cuda,
+    inner,
+    jit,
+    launch,
+    leading_zeros,
+    load,
+    store,
+    words_at,
+)
 from fpemu.kernels.params import WORDS, Codes, Grid, Results, Shape, build_unpack
 from fpemu.kernels.random import build_draw
 
@@ -29,7 +39,7 @@ _NONE = np.uint32(0)
 @cache
 def bodies(bits: int) -> Bodies:
     """Return the scalar bodies, compiled for CUDA."""
-    return build(WORDS[bits].uint, WORDS[bits].mantissa, inner)
+    return build(WORDS[bits].uint, WORDS[bits].mantissa, inner, leading_zeros())
 
 
 @cache
@@ -84,19 +94,28 @@ def general_body(verb: str, bits: int, shape: Shape) -> Loop:
 
 @cache
 def decode_body(bits: int, codes: Codes | None) -> Loop:
-    """Return one(code, ...) -> word, for one format or by the constants."""
+    """Return one(code, ...) -> word, for one format or by the constants.
+
+    Codes come unchecked: bits above the format's own are masked.
+    """
     body, U = bodies(bits).decode, WORDS[bits].uint
     facts = codes
     narrow = True if codes is None else bool(codes.lowest > WORDS[bits].mantissa)
+    mask = U(0) if codes is None else _mask(codes)
 
     def special(code, i, first, keys, constants):  # type: ignore[no-untyped-def]
-        return body(U(code), facts, narrow)
+        return body(U(U(code) & mask), facts, narrow)
 
     def general(code, i, first, keys, c):  # type: ignore[no-untyped-def]
         given = Codes(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9])
-        return body(U(code), given, True)
+        own = U(given.code_mask | U(given.signed << given.sign_shift))
+        return body(U(U(code) & own), given, True)
 
     return inner(general if codes is None else special)
+
+
+def _mask(codes: Codes) -> Any:
+    return codes.code_mask | (codes.signed << codes.sign_shift)
 
 
 @cache

@@ -22,6 +22,7 @@ from fpemu.kernels.cuda_target import (
     inner,
     jit,
     launch,
+    leading_zeros,
     load,
     on_device_of,
     words_at,
@@ -49,16 +50,6 @@ CELLS = 2 * ROWS * SLOTS + 5
 #: Elements of a launch: no uint32 counter can wrap.
 _LAUNCH = 1 << 31
 _THREADS, _BLOCKS = 512, 3  # of a block, and of a processor: its shared memory and registers
-
-
-@cache
-def leading_zeros() -> Loop:
-    """Return leading_zeros(uint32): one instruction."""
-
-    def zeros(v):  # type: ignore[no-untyped-def]
-        return U(cuda.clz(v))
-
-    return inner(zeros)
 
 
 @cache

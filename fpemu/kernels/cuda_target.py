@@ -26,6 +26,7 @@ __all__ = [
     "inner",
     "jit",
     "launch",
+    "leading_zeros",
     "load",
     "on_device_of",
     "store",
@@ -130,6 +131,17 @@ def store(count: int) -> Loop:
         return types.void(array, i, values), code
 
     return wide  # type: ignore[no-any-return]
+
+
+@cache
+def leading_zeros() -> Loop:
+    """Return leading_zeros(v) of a uint32, as one; an instruction of its own on a device."""
+    U = np.uint32
+
+    def counted(v):  # type: ignore[no-untyped-def]
+        return U(cuda.clz(v))
+
+    return (lambda v: U(32 - int(v).bit_length())) if SIMULATED else inner(counted)
 
 
 @cache

@@ -176,3 +176,13 @@ def test_functions_that_stay_on_the_host_say_so():
 def test_codes_of_another_width_are_refused():
     with pytest.raises(fpemu.FpemuError, match="codes of uint8"):
         fpemu.decode(cuda.to_device(np.zeros(3, np.int64)), "e4m3fn")
+
+
+@pytest.mark.parametrize("name", ["fp6_e2m3", "binary6p3se", "tf32"])
+def test_bits_above_a_code_are_not_looked_at(name):
+    form = fpemu.finfo(name)
+    codes = np.arange(0, 1 << form.bits, max(1, 1 << form.bits >> 6))
+    codes = codes.astype(fpemu.encode(np.float32([1]), form).dtype)
+    stray = codes | codes.dtype.type(1 << (8 * codes.itemsize - 1))
+    got = fpemu.decode(cuda.to_device(stray), form)
+    assert_same_bits(host(got), fpemu.decode(codes, form), stray)
