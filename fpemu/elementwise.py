@@ -77,7 +77,8 @@ def run(
         result = np.empty(array.shape, made)
     else:
         result = np.empty_like(array, made, subok=False)
-    _run_flat(loop, _flat(array), _flat(result), draws, threads)
+    target = None if result is array else _flat(result)
+    _run_flat(loop, _flat(array), target, draws, threads)
     if out is not None and plain is not None:
         if result is not plain:
             np.copyto(plain, result, casting="unsafe")  # exact: `wanted` holds every result
@@ -98,11 +99,14 @@ def _flat(array: Array) -> Array:
 
 
 def _run_flat(
-    loop: Plan, x: Array, out: Array, draws: Draws | None, threads: int | None
+    loop: Plan, x: Array, out: Array | None, draws: Draws | None, threads: int | None
 ) -> None:
+    """Run a loop over flat arrays, in chunks; out=None: in place."""
     if draws is None:
         if x.size < SMALL and threads is None:
             loop.run(x, out)
+        elif out is None:
+            run_chunks(lambda a, b: loop.run(x[a:b], None), x.size, threads)
         else:
             run_chunks(lambda a, b: loop.run(x[a:b], out[a:b]), x.size, threads)
         return
@@ -112,7 +116,8 @@ def _run_flat(
             block, first = divmod(draws.offset + start, BLOCK)
             end = min(stop, start + BLOCK - first)
             keys = keys_of(draws.seed, block)
-            loop.run(x[start:end], out[start:end], np.uint32(first), keys)
+            target = None if out is None else out[start:end]
+            loop.run(x[start:end], target, np.uint32(first), keys)
             start = end
 
     run_chunks(chunk, x.size, threads)

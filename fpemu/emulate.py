@@ -93,9 +93,10 @@ def _round_foreign(
         work = on_device.round_counted if count else on_device.round_array
         return work(library, x, cast, draws, out)
     array = library.to_numpy(x)
+    target = array if out is x else host_out(out, library)  # one array is rounded faster in place
     seed, offset, random_bits = drawn
     found = round(array, cast, seed=seed, offset=offset, random_bits=random_bits, count=count,
-                  out=host_out(out, library), threads=threads)  # fmt: skip
+                  out=target, threads=threads)  # fmt: skip
     rounded = found[0] if count else found
     result = library.from_numpy(rounded, x) if out is None else out
     return (result, found[1]) if count else result

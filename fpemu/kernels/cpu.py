@@ -83,11 +83,35 @@ def _words() -> Callable[..., Any]:
     return words
 
 
+@cache
+def _target() -> Callable[..., Any]:
+    """Return (x, out) -> where to write: out's words, or x for None."""
+    from numba import types
+    from numba.extending import overload
+
+    words = _words()
+
+    def target(x, out):  # type: ignore[no-untyped-def]
+        return x if out is None else words(out)
+
+    @overload(target, inline="always")
+    def typed(x, out):  # type: ignore[no-untyped-def]
+        if isinstance(out, types.NoneType):
+            return lambda x, out: x
+        return lambda x, out: words(out)
+
+    return target
+
+
 @_once
 def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shape) -> Loop:
-    """Return loop(x, out), or loop(x, out, first, keys) for stochastic casts."""
+    """Return loop(x, out), or loop(x, out, first, keys) for stochastic casts.
+
+    out=None is x itself: of one array LLVM knows that no element is read after it was written; of
+    two that may be the same it finds out at run time, and then does not vectorise.
+    """
     body, U, stamp = getattr(_bodies(bits), verb), WORDS[bits].uint, _STAMP
-    words = _words()
+    words, target = _words(), _target()
     if shape.stochastic:
         draw = build_draw(bits, inner)
         shift = bits - int(grid.random_bits)
@@ -95,7 +119,8 @@ def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shap
         def stochastic(x, out, first, keys):  # type: ignore[no-untyped-def]
             stamp  # noqa: B018
             k = (keys[0], keys[1], keys[2], keys[3], keys[4], keys[5])  # out of the loop
-            x, out = words(x), words(out)
+            x = words(x)
+            out = target(x, out)
             for i in range(x.size):
                 spare = draw(H(first + H(i)), k, shift)
                 out[i] = body(x[i], spare, grid, results, shape)
@@ -104,7 +129,8 @@ def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shap
 
     def loop(x, out):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018
-        x, out = words(x), words(out)
+        x = words(x)
+        out = target(x, out)
         for i in range(x.size):
             out[i] = body(x[i], U(0), grid, results, shape)
 
@@ -115,7 +141,7 @@ def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shap
 def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
     """Return the same loops with one more argument: the grid and the results as an array."""
     body, U, stamp = getattr(_bodies(bits), verb), WORDS[bits].uint, _STAMP
-    words = _words()
+    words, target = _words(), _target()
     unpack = _unpack(bits)
     if shape.stochastic:
         draw = build_draw(bits, inner)
@@ -125,7 +151,8 @@ def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
             grid, results = unpack(constants)
             shift = U(bits) - grid.random_bits
             k = (keys[0], keys[1], keys[2], keys[3], keys[4], keys[5])  # out of the loop
-            x, out = words(x), words(out)
+            x = words(x)
+            out = target(x, out)
             for i in range(x.size):
                 spare = draw(H(first + H(i)), k, shift)
                 out[i] = body(x[i], spare, grid, results, shape)
@@ -135,7 +162,8 @@ def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
     def loop(x, out, constants):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018
         grid, results = unpack(constants)
-        x, out = words(x), words(out)
+        x = words(x)
+        out = target(x, out)
         for i in range(x.size):
             out[i] = body(x[i], U(0), grid, results, shape)
 

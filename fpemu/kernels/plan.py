@@ -37,10 +37,10 @@ class Plan:
         self._special: Any = None
         self._general: Any = None
         self._seen = 0
-        #: Applies the verb: (x, out, *draws), flat arrays.
+        #: Applies the verb: (x, out, *draws), flat arrays; on the CPU out=None is x.
         self.run: Callable[..., None] = self._count
 
-    def _count(self, x: np.ndarray[Any, Any], out: np.ndarray[Any, Any], *draws: Any) -> None:
+    def _count(self, x: Any, out: Any, *draws: Any) -> None:
         if self._special is None:
             self._seen += x.size
             if self._seen < self._hot:
