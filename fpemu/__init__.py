@@ -19,7 +19,9 @@ from fpemu.format import Format, NaN
 from fpemu.presets import CASTS as casts
 
 if TYPE_CHECKING:
+    import fpemu.policies as policies
     import fpemu.testing as testing
+    import fpemu.torch as torch
     from fpemu import analysis
     from fpemu.codes import decode, encode, values
     from fpemu.emulate import round, warmup
@@ -46,6 +48,7 @@ __all__ = [
     "formats",
     "nextafter",
     "p3109",
+    "policies",
     "round",
     "spacing",
     "tally",
@@ -68,7 +71,8 @@ _LAZY = {
     "Tally": "fpemu.tallies",
     "tally": "fpemu.tallies",
 }
-_MODULES = {"analysis", "testing"}
+# torch is not in __all__: `from fpemu import *` must not take the name of PyTorch.
+_MODULES = {"analysis", "policies", "testing", "torch"}
 
 
 def __getattr__(name: str) -> Any:

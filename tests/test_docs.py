@@ -6,6 +6,7 @@ import difflib
 import doctest
 import enum
 import importlib
+import importlib.util
 import inspect
 import os
 import pkgutil
@@ -63,10 +64,17 @@ def blocks(path: Path) -> Iterator[Block]:
         yield Block(found[1], bool(found[2]), found[3], document_id(path), line)
 
 
+_NEEDS_TORCH = re.compile(
+    r"\bimport torch\b|\bfpemu\.torch\b|\bwatch\(|^\$ fpemu run ", re.MULTILINE
+)
+
+
 @each_document
 def test_blocks_run_and_print_what_they_say(path: Path, folder: Path) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(path):
+        if _NEEDS_TORCH.search(block.text) and not importlib.util.find_spec("torch"):
+            pytest.skip(f"from {block.place} on it needs PyTorch")
         if block.language == "console":
             for command, want in sessions(block):
                 assert_prints(command, want, block)

@@ -17,8 +17,8 @@ from fpemu import errors
 ROOT = Path(fpemu.__file__).resolve().parent
 
 #: None of these reaches one that stands after it.
-ORDER = ["errors", "format", "cast", "rounding", "kernels", "libraries", "arrays", "codes",
-         "emulate", "measures", "torch", "analysis"]  # fmt: skip
+ORDER = ["errors", "format", "cast", "rounding", "policies", "kernels", "libraries", "arrays",
+         "codes", "emulate", "measures", "torch", "analysis"]  # fmt: skip
 
 #: Imports inside functions that run against the order.
 LATE = {("fpemu.cast", "fpemu.emulate"), ("fpemu.cast", "fpemu.presets")}  # Cast.__call__, names

@@ -1,0 +1,54 @@
+"""fpemu.torch: number formats inside PyTorch: rounding with gradients, fake quantization, policies.
+
+    round(tensor, to)        a tensor through a Cast, differentiable
+    FakeQuantize(to)         a module: a tensor through a format at a scale, for training with it
+    prepare(model, ...)      FakeQuantize modules for a model's weights and activations, and undo
+    Integer(bits)            symmetric integers, beside the float formats
+    emulate(policy)          a context in which a model runs in another framework's precisions
+
+Needs PyTorch: pip install 'fpemu[torch]'.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+from fpemu.errors import MissingExtraError
+
+if importlib.util.find_spec("torch") is None:
+    raise MissingExtraError("fpemu.torch needs PyTorch: pip install 'fpemu[torch]'")
+
+from fpemu.torch.fake_quantize import FakeQuantize, Observer, Scale
+from fpemu.torch.grid import Integer
+from fpemu.torch.insertion import Prepared, prepare
+from fpemu.torch.rounding import round
+
+if TYPE_CHECKING:
+    from fpemu.torch.emulation import emulate
+
+__all__ = [
+    "FakeQuantize",
+    "Integer",
+    "Observer",
+    "Prepared",
+    "Scale",
+    "emulate",
+    "prepare",
+    "round",
+]
+
+_LAZY = {"emulate": "fpemu.torch.emulation"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'fpemu.torch' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,200 @@
+"""Emulation: a context in which PyTorch computes as if its tensors had a policy's formats."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from fpemu.cast import Cast
+from fpemu.errors import InputError
+from fpemu.policies import Policy, find_policy
+from fpemu.torch.calls import CallMode
+from fpemu.torch.dispatch import DispatchMode
+from fpemu.torch.foreign import names_elsewhere, unknown_here
+from fpemu.torch.modules import Modules
+from fpemu.torch.names import known_operations
+from fpemu.torch.optimizers import Optimizers
+from fpemu.torch.recipes import recipes_of
+from fpemu.torch.state import State
+
+__all__ = ["Emulation", "emulate"]
+
+_FLOAT32 = Cast("float32")
+
+
+class _Entered(threading.local):
+    """The emulations entered in a thread, innermost last."""
+
+    def __init__(self) -> None:
+        self.stack: list[Emulation] = []
+
+
+_entered = _Entered()
+
+
+def emulate(
+    policy: Policy | str,
+    *,
+    model: torch.nn.Module | None = None,
+    device: str | None = None,
+    seed: int | None = None,
+) -> Emulation:
+    """Return a context in which PyTorch computes as if tensors had a policy's formats.
+
+    >>> import torch
+    >>> from fpemu.torch import emulate
+    >>> layer = torch.nn.Linear(4, 2)
+    >>> with emulate("torch.autocast.cuda.float16") as emulation:
+    ...     y = layer(torch.full((1, 4), 1 / 3))
+    ...     print(y.dtype, emulation.format(y), emulation.format(y.softmax(-1)))
+    torch.float32 float16 float32
+
+    policy: what `fpemu.policies.find_policy` reads: a name, a name with changes, or a Policy.
+    model: whose weights, inputs and outputs the policy is about, and whose modules it names;
+        unless given, the outermost module that is called.
+    device: "cpu" or "cuda", whose kernels to follow where they round differently; unless given,
+        what the policy's name says, or "cuda".
+    seed: for policies with stochastic casts.
+
+    Inside, all tensors stay ordinary float32 tensors; each carries a format, which `format` tells.
+    Forward and backward passes and optimizers' steps are emulated, so all of them belong inside;
+    rules of the policy hold in forward passes. float64, integer and complex tensors are left
+    alone. Real half tensors, sparse and quantized ones, and tensors without memory (meta) are an
+    InputError where a format would be needed. See docs/emulate.md.
+    """
+    return Emulation(policy, model=model, device=device, seed=seed)
+
+
+def _eager() -> Any:
+    """What makes compiled models run as they were written; None where nothing was compiled."""
+    if "torch._dynamo" not in sys.modules:  # loading it takes seconds
+        return None
+    stance = torch.compiler.set_stance("force_eager")
+    stance.__enter__()
+    return stance
+
+
+class Emulation:
+    """What `emulate` returns: the context, and what is known of the tensors inside.
+
+    >>> import torch
+    >>> from fpemu.torch import emulate
+    >>> emulation = emulate("uniform:e4m3fn")
+    >>> with emulation:
+    ...     print(torch.tensor([0.3, 1.1]) * torch.tensor(1.0))
+    tensor([0.3125, 1.1250])
+
+    It may be entered any number of times, and again while it is entered; what it knows of tensors
+    stays with it. Inside of another emulation it takes the other's place.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | str,
+        *,
+        model: torch.nn.Module | None = None,
+        device: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        known = known_operations()
+        self.policy = find_policy(policy, known | names_elsewhere())
+        self._state = State(self.policy, seed)
+        if (lost := unknown_here(self.policy, known)) is not None:
+            self._state.not_emulated[lost] = None
+        self._modules = Modules(self._state, model)
+        self._optimizers = Optimizers(self._state, self._modules)
+        self._modes = (
+            DispatchMode(self._state, recipes_of(self.policy, device)),
+            CallMode(self._state),
+        )
+        self._depth = 0
+        self._eagerly: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Emulation of {self.policy.name!r} at step {self._state.step}>"
+
+    # --- the context -------------------------------------------------------------------------
+
+    def __enter__(self) -> Emulation:
+        stack = _entered.stack
+        if self._depth and (not stack or stack[-1] is not self):
+            raise InputError(
+                f"{self!r} is entered already, in another thread or around another emulation; "
+                "make one for each"
+            )
+        if not self._depth:
+            self._begin(stack)
+        self._depth += 1
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._depth -= 1
+        if self._depth:
+            return
+        for mode in reversed(self._modes):
+            mode.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+        if self._eagerly is not None:
+            self._eagerly.__exit__(kind, error, trace)
+        self._modules.remove()
+        self._optimizers.remove()
+        self._state.forget_weights()
+        stack = _entered.stack
+        stack.remove(self)
+        if stack:
+            stack[-1]._state.off -= 1
+
+    def _begin(self, stack: list[Emulation]) -> None:
+        try:
+            self._modules.install()
+        except BaseException:
+            self._modules.remove()
+            raise
+        self._optimizers.install()
+        self._eagerly = _eager()
+        for mode in self._modes:
+            mode.__enter__()  # type: ignore[no-untyped-call]
+        if stack:
+            stack[-1]._state.off += 1  # the inner one takes the outer one's place
+        stack.append(self)
+
+    # --- what it knows -----------------------------------------------------------------------
+
+    def format(self, tensor: torch.Tensor) -> Cast:
+        """Return the Cast that a float32 tensor's numbers have been rounded by.
+
+        Cast("float32") for one that carries no format; other dtypes are an InputError.
+        """
+        if tensor.dtype is not torch.float32:
+            raise InputError(f"a {tensor.dtype} tensor carries no format: only float32 ones do")
+        return self._state.tags.of(tensor) or _FLOAT32
+
+    @property
+    def not_emulated(self) -> list[str]:
+        """What ran so far and is rounded at its edges only, with the reason and a way out."""
+        return list(self._state.not_emulated)
+
+    # --- steps -------------------------------------------------------------------------------
+
+    @property
+    def step(self) -> int:
+        """The step whose overrides hold: how often the first optimizer has made a step.
+
+        Set it where steps are counted otherwise; from then on optimizers do not count.
+        """
+        return self._state.step
+
+    @step.setter
+    def step(self, step: int) -> None:
+        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+            raise InputError(f"step {step!r}: steps are ints from 0")
+        self._optimizers.counts = False
+        self._state.go_to(step)
