@@ -1,6 +1,7 @@
 """fpemu.analysis: what the numbers of a run did in small formats, and what would help.
 
     Trace     (step, name, kind) -> tally and moments, in one file
+    watch     a PyTorch training run, recorded in a Trace
     whatif    tensor x format x scale -> what would be lost
     report    verdict, tables, what-if and plots as text, HTML or JSON
     plots     the pictures of the report, one by one
@@ -13,13 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fpemu.analysis import plots, report
+    from fpemu.analysis.collect.torch import watch
     from fpemu.analysis.trace import Trace
     from fpemu.analysis.what_if import whatif
 
-__all__ = ["Trace", "plots", "report", "whatif"]
+__all__ = ["Trace", "plots", "report", "watch", "whatif"]
 
-# Loaded on first use: plots bring matplotlib, traces bring numba.
-_LAZY = {"Trace": "fpemu.analysis.trace", "whatif": "fpemu.analysis.what_if"}
+# Loaded on first use: plots bring matplotlib, traces bring numba, watch brings torch.
+_LAZY = {
+    "Trace": "fpemu.analysis.trace",
+    "watch": "fpemu.analysis.collect.torch",
+    "whatif": "fpemu.analysis.what_if",
+}
 _MODULES = {"plots", "report"}
 
 

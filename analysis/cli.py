@@ -25,6 +25,10 @@ COMMANDS = {
         "fpemu.analysis.demo.command:demo",
         "Train on real digits and see what a small format would lose.",
     ),
+    "run": (
+        "fpemu.analysis.run.command:run",
+        "Run a PyTorch training script, watch its numbers and report.",
+    ),
     "report": (
         "fpemu.analysis.report.commands:report",
         "Say whether a format is ready for the numbers of a recorded run.",

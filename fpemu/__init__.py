@@ -21,7 +21,7 @@ from fpemu.presets import CASTS as casts
 if TYPE_CHECKING:
     import fpemu.policies as policies
     import fpemu.testing as testing
-    import fpemu.torch as torch
+    import fpemu.torch as torch  # noqa: F401
     from fpemu import analysis
     from fpemu.codes import decode, encode, values
     from fpemu.emulate import round, warmup

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,65 @@ def test_record_numpy(tmp_path: Path) -> None:
 def test_record_numpy_judges_the_format_asked_for(tmp_path: Path) -> None:
     printed = run("record_numpy.py", ".", "--to", "bf16", folder=tmp_path)
     assert printed.startswith("bfloat16 is safe")
+
+
+# --- with PyTorch ------------------------------------------------------------------------------
+
+
+def rows_of(printed: str) -> dict[str, tuple[float, float, str]]:
+    """The table that the training examples print: run -> (first loss, last loss, verdict)."""
+    table = printed.split("\n\n")[0].splitlines()[1:]
+    found = {}
+    for line in table:
+        first, last, _, *verdict = line[32:].split()
+        found[line[:32].strip()] = (float(first), float(last), " ".join(verdict))
+    return found
+
+
+def test_train_gpt(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed: pip install 'fpemu[torch]'")
+    printed = run("train_gpt.py", "--steps", "20", folder=tmp_path)
+    rows = rows_of(printed)
+    first, last, _ = rows["float32"]
+    assert last < first - 1, "it learns"
+    for name in ("float16 autocast", "float16 autocast, loss scaling"):
+        assert rows[name][2] == "as good as float32"
+        assert abs(rows[name][1] - last) < 0.05
+    assert rows["E4M3 everywhere"][2].startswith("worse by ")
+    assert "\nfloat16 needs a loss scale, such as 2^" in printed
+    source = (EXAMPLES / "train_gpt.py").read_text().splitlines()
+    [line] = [i for i, text in enumerate(source, start=1) if "scores = query @ key" in text]
+    assert f"- blocks.1.matmul@train_gpt.py:{line} (activation gradient)" in printed
+    assert "\nfloat8_e4m3fn is not safe" in printed
+    assert not list(tmp_path.iterdir())
+
+
+def test_train_digits(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed: pip install 'fpemu[torch]'")
+    printed = run("train_digits.py", "--steps", "60", folder=tmp_path)
+    rows = rows_of(printed)
+    assert rows["float32"][1] < 0.5 < rows["float32"][0]
+    assert rows["float16, model.half()"][2] == "breaks at step 1", "as Adam's epsilon is 0 there"
+    for name in ("float16 autocast", "float16 autocast, loss scaling", "E4M3 at a scale, fake"):
+        assert rows[name][2] == "as good as float32"
+    assert rows["E4M3 everywhere"][2] == "worse than float32"
+    assert "INT4 at a scale, fake" in rows
+    assert "\nfloat8_e4m3fn is not safe" in printed
+
+
+def test_find_overflow(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed: pip install 'fpemu[torch]'")
+    printed = run("find_overflow.py", folder=tmp_path)
+    source = (EXAMPLES / "find_overflow.py").read_text().splitlines()
+    [line] = [i for i, text in enumerate(source, start=1) if "# the culprit" in text]
+    asked, emulated, wide = printed.split("\n\n")
+    where = f"find_overflow.py:{line})"
+    assert "overflow in float16 at step 0, forward, in add of blocks.5 (" in asked
+    assert where in asked
+    assert "normal values went in: this operation is where it began" in asked
+    amounts = re.search(r": ([\d.]+) in, ([\d.]+) out", asked)
+    assert amounts
+    assert float(amounts[1]) < 65504 < float(amounts[2])
+    assert "infinity at step 0, forward, in add of blocks.5 (" in emulated
+    assert where in emulated
+    assert wide.rstrip().endswith("nothing overflows")

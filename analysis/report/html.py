@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 
 from fpemu.analysis.report import numbers
+from fpemu.analysis.report.causes import seen_rows
 from fpemu.analysis.report.rows import GRADIENTS
 from fpemu.analysis.report.summary import Report
 from fpemu.analysis.report.verdict import Status
@@ -87,6 +88,7 @@ def render(report: Report, *, plots: bool = True) -> str:
         report=report,
         badge=BADGES[report.verdict.status],
         sections=sections(report, figures=bool(figures)),
+        causes=[(cause, seen_rows(cause)) for cause in report.first_causes],
         judged=[row for row in tensors if row.judged],
         tensors=tensors,
         tensor_scales=[(row, by_tensor[row.name, row.kind]) for row in tensors],
@@ -107,6 +109,7 @@ def sections(report: Report, *, figures: bool) -> list[tuple[str, str]]:
     """Return the id and title of every section that the page has."""
     all_sections = (
         ("verdict", "Verdict", True),
+        ("first-cause", "First cause", bool(report.first_causes)),
         ("runs", "Runs" if report.runs else "Scalars", bool(report.runs or report.scalars)),
         ("tensors", "Tensors", bool(report.tensors)),
         ("what-if", "What if", bool(report.tensors)),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.asked import casts as asked_casts
 from fpemu.analysis.asked import known, several
+from fpemu.analysis.first_cause import EVENT, FirstCause
+from fpemu.analysis.report.causes import first_causes
 from fpemu.analysis.report.definitions import (
     Definition,
     definitions,
@@ -55,6 +57,7 @@ class Report:
     scales: tuple[float, ...]
     formats: tuple[str, ...]
     verdict: Verdict
+    first_causes: tuple[FirstCause, ...]
     provenance: tuple[tuple[str, Any], ...]
     runs: tuple[Mapping[str, Any], ...]
     tensors: tuple[TensorRow, ...]
@@ -78,6 +81,7 @@ class Report:
             "scales": list(self.scales),
             "formats": list(self.formats),
             "verdict": self.verdict.to_json(),
+            "first_causes": [json_value(cause.to_json()) for cause in self.first_causes],
             "provenance": json_value(dict(self.provenance)),
             "runs": [json_value(run) for run in self.runs],
             "scalars": [row.to_json() for row in self.scalars],
@@ -165,6 +169,7 @@ def build(
             tolerance,
             loss_scale_recorded=carried,
         ),
+        first_causes=first_causes(trace),
         provenance=_provenance(trace, judged, tolerance, len(rows), found.underflow.steps),
         runs=_runs(trace.metadata.get("runs")),
         tensors=rows,
@@ -172,7 +177,11 @@ def build(
         tensor_scales=tensor_scales,
         curves=curves,
         events=found.incidents,
-        log=tuple(LogRow(e.step, e.name, e.kind, e.message, e.facts) for e in trace.events()),
+        log=tuple(
+            LogRow(e.step, e.name, e.kind, e.message, e.facts)
+            for e in trace.events()
+            if e.kind != EVENT
+        ),
         scalars=_scalars(trace),
         definitions=definitions(judged, tolerance),
         totals=tensors,

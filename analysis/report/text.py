@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from fpemu.analysis.report.causes import render_causes
 from fpemu.analysis.report.numbers import (
     bits,
     cell,
@@ -48,6 +49,8 @@ def render(report: Report, console: Console, *, limit: int = 20) -> None:
     runs = "Runs side by side" if report.runs else "Scalars"
     sections: tuple[tuple[str, Callable[[], None], Sequence[Any]], ...] = (
         ("Verdict", lambda: _verdict(report, console), (report.verdict,)),
+        ("First cause", lambda: render_causes(report.first_causes, console, limit),
+         report.first_causes),
         (runs, lambda: _runs(report, console, limit), report.runs + report.scalars),
         ("Tensors", lambda: _tensors(report, console, limit), report.tensors),
         ("What if", lambda: _what_if(report, console), report.kind_scales),

@@ -15,9 +15,9 @@ import numpy as np
 
 from fpemu.kernels.bucket import FINE, SLOT_OF_FINE
 from fpemu.kernels.compile import inner, jit, source_stamp
-from fpemu.kernels.cpu_moments import BLOCK
+from fpemu.kernels.cpu_moments import BLOCK, combine
 
-__all__ = ["LANES", "collect_loop", "extent_loop"]
+__all__ = ["LANES", "collect_loop", "extent_loop", "finish_loop"]
 
 _STAMP = source_stamp()
 
@@ -128,6 +128,41 @@ def extent_loop() -> Loop:
             if count != 0:  # rows are zeros
                 rows[at, 0] = count
                 rows[at, 1], rows[at, 2], rows[at, 3], rows[at, 4] = central(part[:count])
+
+    return jit(loop)
+
+
+@cache
+def finish_loop() -> Loop:
+    """Return loop(rows, extremes) -> count, mean, powers 2 to 4, largest and smallest magnitude.
+
+    Merges all rows into rows[0], as a balanced tree. Magnitudes are bits: of the largest finite
+    one, and of the smallest non-zero one; 0 and 0 if all are zero.
+    """
+    join: Loop = inner(combine)
+    stamp = _STAMP
+
+    def loop(rows, extremes):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018
+        n = len(rows)
+        while n > 1:
+            for i in range(n // 2):
+                a, b = 2 * i, 2 * i + 1
+                rows[i, 0], rows[i, 1], rows[i, 2], rows[i, 3], rows[i, 4] = join(
+                    rows[a, 0], rows[a, 1], rows[a, 2], rows[a, 3], rows[a, 4],
+                    rows[b, 0], rows[b, 1], rows[b, 2], rows[b, 3], rows[b, 4],
+                )  # fmt: skip
+            if n % 2:
+                for column in range(5):
+                    rows[n // 2, column] = rows[n - 1, column]
+            n = (n + 1) // 2
+        largest, low = np.uint32(0), np.uint32(0xFFFFFFFF)
+        for i in range(len(extremes)):
+            largest = max(largest, extremes[i, 1])
+            low = min(low, extremes[i, 2])
+        smallest = np.int64(low) + 1 if largest != np.uint32(0) else np.int64(0)
+        row = rows[0]
+        return row[0], row[1], row[2], row[3], row[4], np.int64(largest), smallest
 
     return jit(loop)
 

@@ -337,8 +337,9 @@ def test_json_holds_the_documented_keys_and_no_others() -> None:
     trace.event(1, "fc0", "weight", "noted", amax=math.inf)
     found = json.loads(json.dumps(build(trace).to_json(), allow_nan=False))
     assert list(found) == [
-        "schema", "to", "to_text", "tolerance", "scales", "formats", "verdict", "provenance",
-        "runs", "scalars", "tensors", "what_if", "events", "log", "definitions",
+        "schema", "to", "to_text", "tolerance", "scales", "formats", "verdict",
+        "first_causes", "provenance", "runs", "scalars", "tensors", "what_if", "events", "log",
+        "definitions",
     ]  # fmt: skip
     documented = set(re.findall(r"`(\w+)`", SCHEMA.read_text("utf-8")))
     assert keys(found) - documented == set()

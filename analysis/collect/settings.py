@@ -1,0 +1,87 @@
+"""Settings: what of a training run is watched, checked once."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fpemu.analysis.asked import several
+from fpemu.analysis.records import KINDS, check_kind
+from fpemu.cast import Cast, make_cast
+from fpemu.errors import InputError, did_you_mean
+from fpemu.format import Format
+
+__all__ = ["STOPS", "Settings", "read_settings"]
+
+#: What `stop_on` may name -> what of a first cause it stands for.
+STOPS = {"overflow": ("inf", "overflow", "saturated"), "nan": ("nan",)}
+
+_TENSORS = ("all", "matmul")
+_UNSUPPORTED = ("raise", "skip")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is recorded, at which steps, and what is looked out for."""
+
+    every: int
+    kinds: frozenset[str]
+    matmul: bool  #: only what matrix products take, and the gradients of what they give
+    to: Cast | None
+    stop_on: frozenset[str]  #: of first_cause.WHATS
+    lead_up: int
+    skip: tuple[str, ...]  #: patterns of names
+    skip_unsupported: bool
+    evaluation: bool
+
+    def skipped(self, name: str) -> bool:
+        """Whether a name was asked to be left out."""
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.skip)
+
+    def recorded(self, step: int) -> bool:
+        """Whether a step is one of those recorded."""
+        return step % self.every == 0
+
+
+def read_settings(
+    *,
+    every: int,
+    kinds: str | Iterable[str] | None,
+    tensors: str,
+    to: str | Format | Cast | None,
+    stop_on: str | Iterable[str],
+    lead_up: int,
+    skip: str | Iterable[str],
+    unsupported: str,
+    evaluation: bool,
+) -> Settings:
+    """Return the settings that a caller asked for, or an InputError."""
+    stops = several("stop_on", stop_on, str) if stop_on else []
+    for stop in stops:
+        _choice("stop_on", stop, tuple(STOPS))
+    return Settings(
+        every=_count("every", every, 1),
+        kinds=frozenset(map(check_kind, several("kinds", kinds, str) if kinds else KINDS)),
+        matmul=_choice("tensors", tensors, _TENSORS) == "matmul",
+        to=None if to is None else make_cast(to),
+        stop_on=frozenset(what for stop in stops for what in STOPS[stop]),
+        lead_up=_count("lead_up", lead_up, 0),
+        skip=tuple(several("skip", skip, str)) if skip else (),
+        skip_unsupported=_choice("unsupported", unsupported, _UNSUPPORTED) == "skip",
+        evaluation=bool(evaluation),
+    )
+
+
+def _choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        hint = did_you_mean(str(value), choices)
+        raise InputError(f"{what}={value!r}: {hint}give one of {', '.join(choices)}")
+    return str(value)
+
+
+def _count(what: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InputError(f"{what}={value!r:.40}: must be an int from {least} on")
+    return value

@@ -1,0 +1,84 @@
+"""First causes as a report shows them: what happened, where, what went in and what led to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from fpemu.analysis.first_cause import FirstCause, Glimpse, causes_in
+from fpemu.analysis.report.numbers import count, kind_words, number, plain, shorten
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fpemu.analysis.trace import Trace
+
+__all__ = ["SeenRow", "first_causes", "render_causes", "seen_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRow:
+    """A tensor that went into the cause, or went by before it, or the one it is about."""
+
+    part: str  #: "before it", "went in" or "came out"
+    seen: Glimpse
+
+
+def first_causes(trace: Trace) -> tuple[FirstCause, ...]:
+    """Return the first causes that a trace holds, those that harmed the run first."""
+    return causes_in(trace.events())
+
+
+def seen_rows(cause: FirstCause) -> list[SeenRow]:
+    """Return the tensors of a cause in the order of time: before it, what went in, what came out.
+
+    >>> from fpemu.analysis.first_cause import FirstCause
+    >>> cause = FirstCause("nan", None, 0, "sqrt@a.py:1", "activation", "", "sqrt", "a.py:1", "",
+    ...     "forward", "producer", 1.0, 0.0, 1, 0, 1, 1)
+    >>> [(row.part, row.seen.name) for row in seen_rows(cause)]
+    [('came out', 'sqrt@a.py:1')]
+    """
+    out = Glimpse(
+        cause.name, cause.kind, cause.phase, cause.operation, cause.amax_out, cause.nan,
+        cause.inf, cause.total,
+    )  # fmt: skip
+    return [
+        *(SeenRow("before it", seen) for seen in cause.lead_up),
+        *(SeenRow("went in", seen) for seen in cause.inputs),
+        SeenRow("came out", out),
+    ]
+
+
+def render_causes(causes: Sequence[FirstCause], console: Console, limit: int) -> None:
+    """Print first causes; of a lead-up the `limit` last tensors."""
+    for place, cause in enumerate(causes):
+        if place:
+            console.print()
+        console.print(Text(plain(cause.headline), "bold yellow" if cause.caught else "bold red"))
+        if cause.code:
+            console.print(Padding(Text(plain(cause.code), "dim"), (0, 0, 0, 2)))
+        console.print(Padding(Text(plain(cause.explanation)), (0, 0, 0, 2)))
+        console.print(Padding(_table(seen_rows(cause)[-limit:]), (0, 0, 0, 2)))
+
+
+def _table(rows: Sequence[SeenRow]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), expand=False)
+    for title in ("", "tensor", "operation"):
+        table.add_column(title, overflow="fold")
+    for title in ("amax", "NaN", "infinite", "values"):
+        table.add_column(title, justify="right", no_wrap=True)
+    last = ""
+    for row in rows:
+        seen = row.seen
+        name = Text.assemble(shorten(plain(seen.name)), " ", (kind_words(seen.kind), "dim"))
+        table.add_row(
+            Text(row.part if row.part != last else "", "dim"), name, Text(plain(seen.operation)),
+            number(seen.amax), count(seen.nan), count(seen.inf), count(seen.total),
+        )  # fmt: skip
+        last = row.part
+    return table

@@ -1,0 +1,1 @@
+"""run: an unmodified training script under a watch, and the report of it."""
