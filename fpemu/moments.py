@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,8 @@ class Moments:
         >>> Moments().to_json()["mean"] is None
         True
         """
-        return asdict(self) | {"mean": None if math.isnan(self.mean) else self.mean}
+        facts = {field: getattr(self, field) for field in self.__dataclass_fields__}
+        return facts | {"mean": None if math.isnan(self.mean) else self.mean}
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Moments:

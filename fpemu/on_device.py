@@ -3,10 +3,15 @@
 The counterpart of `elementwise.py`: the same plans over the device's memory. Floats narrower than
 float32 are widened and narrowed there by the codes of their own formats. Nothing is copied to the
 host but a finished tally.
+
+Arrays in between are let go before the kernels that use them have run: the allocators of PyTorch
+and CuPy keep the order of the stream, numba's waits for the device before it frees, and for JAX we
+wait ourselves. A pool put in numba's place (RMM's) must keep that order too.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -128,15 +133,14 @@ def words_of(x: Any) -> Any:
     """Return a dense array's memory as unsigned words of its elements' size."""
     from fpemu.kernels.cuda_target import Words
 
-    dtype = _own(x).dtype(x)
-    pointer, stream, device = _own(x).memory(x)
-    size = int(np.prod(_shape(x), dtype=np.int64))
-    return Words(pointer, size, np.dtype(f"u{dtype.itemsize}"), stream, device)
-
-
-def _shape(x: Any) -> tuple[int, ...]:
-    shape = getattr(x, "shape", None)
-    return tuple(x.__cuda_array_interface__["shape"] if shape is None else shape)
+    library = _own(x)
+    pointer, stream, device = library.memory(x)
+    size = library.dtype(x).itemsize
+    if pointer % size:  # reading it would spoil the whole process for CUDA
+        raise InputError(
+            f"memory at {pointer:#x}: is not aligned for elements of {size} bytes; give a copy"
+        )
+    return Words(pointer, math.prod(library.shape(x)), np.dtype(f"u{size}"), stream, device)
 
 
 def _floats(dense: Any) -> Any:
@@ -187,14 +191,24 @@ def _target(library: Library, like: Any, dtype: np.dtype[Any], out: Any, x: Any)
     if out is None:
         return _own(like).empty(like, dtype)
     out_of(out, library, Place.CUDA)
-    if library.dtype(out) != dtype or _shape(out) != _shape(x):
+    lengths = library.shape(out)
+    if library.dtype(out) != dtype or lengths != _own(like).shape(like):
         raise InputError(
-            f"out is {library.dtype(out).name}{list(_shape(out))}: the result is {dtype.name}"
-            f"{list(_shape(x))}; give that"
+            f"out is {library.dtype(out).name}{list(lengths)}: the result is {dtype.name}"
+            f"{list(_own(like).shape(like))}; give that"
+        )
+    steps = zip(lengths, library.strides(out), strict=True)
+    if 0 not in lengths and any(length > 1 and step == 0 for length, step in steps):
+        raise InputError("out repeats its own memory (a stride of 0): give an array of its own")
+    there, here = words_of(out), words_of(like)
+    if here.size and (there.device, there.stream) != (here.device, here.stream):
+        raise InputError(
+            "out is used on another device or in another stream than x: give one on x's own "
+            "(numba: out.bind(x.stream))"
         )
     if library.strides(out) != _own(like).strides(like):
         return _own(like).empty(like, dtype)
-    if out is not x and _overlap(words_of(out), words_of(x)):
+    if out is not x and _overlap(there, words_of(x)):
         raise InputError("out overlaps x in part: give out=x itself or an array apart from it")
     return out
 
@@ -210,7 +224,7 @@ def _finish(library: Library, target: Any, out: Any) -> Any:
     if out is not None and target is not out:
         library.copy(target, out)
     if library.waits:
-        from fpemu.kernels.cuda_target import cuda
+        from fpemu.kernels.cuda_target import wait_for
 
-        cuda.synchronize()
+        wait_for(words_of(target))
     return target if out is None else out

@@ -14,17 +14,8 @@ from typing import Any
 import numpy as np
 
 from fpemu.kernels.bits import Bodies, build
-from fpemu.kernels.cuda_target import (
-    Words,
-    cuda,
-    inner,
-    jit,
-    launch,
-    leading_zeros,
-    load,
-    store,
-    words_at,
-)
+from fpemu.kernels.cuda_intrinsics import leading_zeros, load, store
+from fpemu.kernels.cuda_target import Words, cuda, inner, jit, launch
 from fpemu.kernels.params import WORDS, Codes, Grid, Results, Shape, build_unpack
 from fpemu.kernels.random import build_draw
 
@@ -203,7 +194,7 @@ def _loop(one: Loop, bits: int) -> Loop:
         wide = all(w.pointer % (group * w.dtype.itemsize) == 0 for w in (x, out))
         kernel = elementwise_kernel(one, group) if wide else single_kernel(one)
         work = -(-x.size // group) if wide else x.size
-        launch(kernel, work, x, words_at(x), words_at(out), np.uint64(x.size), first, keys,
+        launch(kernel, work, x, x, out, np.uint64(x.size), first, keys,
                constants)  # fmt: skip
 
     return loop

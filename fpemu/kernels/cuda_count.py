@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from fpemu.kernels.cuda import general_body
-from fpemu.kernels.cuda_target import Words, cuda, inner, jit, launch, on_device_of, words_at
+from fpemu.kernels.cuda_target import Words, cuda, inner, jit, launch, on_device_of
 from fpemu.kernels.outcome import LIMITS, OUTCOMES, build
 from fpemu.kernels.params import WORDS, Shape
+from fpemu.kernels.random import BLOCK
 
 __all__ = ["count_kernel", "round_and_count"]
 
@@ -87,8 +88,8 @@ def round_and_count(
         for start in range(0, x.size, _LAUNCH):
             stop = min(start + _LAUNCH, x.size)
             part, to = x.part(start, stop), out.part(start, stop)
-            launch(kernel, part.size, x, words_at(part), words_at(to), L(part.size),
-                   U(int(first) + start), tuple(keys), *map(tuple, constants),
+            launch(kernel, part.size, x, part, to, L(part.size),
+                   U((int(first) + start) % BLOCK), tuple(keys), *map(tuple, constants),
                    tuple(limits.ravel()), counts)  # fmt: skip
         found = counts.copy_to_host(stream=stream)
         if stream:

@@ -15,18 +15,8 @@ from typing import Any
 import numpy as np
 
 from fpemu.kernels.bucket import FINE, ROWS, SLOT_OF_FINE, SLOTS, Bodies, build
-from fpemu.kernels.cuda_target import (
-    Words,
-    cuda,
-    float_bits,
-    inner,
-    jit,
-    launch,
-    leading_zeros,
-    load,
-    on_device_of,
-    words_at,
-)
+from fpemu.kernels.cuda_intrinsics import float_bits, leading_zeros, load
+from fpemu.kernels.cuda_target import Words, cuda, inner, jit, launch, on_device_of
 
 __all__ = ["CELLS", "count", "finish_kernel", "tally_kernel"]
 
@@ -254,7 +244,7 @@ def count(x: Words) -> tuple[Array, int, tuple[int, ...]]:
         for start in range(0, x.size, _LAUNCH):
             part = x.part(start, min(start + _LAUNCH, x.size))
             group = 4 if part.pointer % 16 == 0 else 1
-            launch(tally_kernel(group), -(-part.size // group), x, words_at(part), L(part.size),
+            launch(tally_kernel(group), -(-part.size // group), x, part, L(part.size),
                    counters, threads=_THREADS, blocks_a_processor=_BLOCKS)  # fmt: skip
         launch(finish_kernel(), PLACES, x, counters, slot_of, cells)
         found = cells.copy_to_host(stream=stream)

@@ -1,7 +1,8 @@
-"""The one module that imports numba's CUDA target: jit, wide loads and stores, launches.
+"""The one module that imports numba's CUDA target: jit, memory, launches.
 
-Everything that depends on the target's package is here, so that another package for it is a
-change of this file. With NUMBA_ENABLE_CUDASIM=1 the same names come from numba's simulator.
+What depends on the target's package is here and, for its instructions, in cuda_intrinsics.py, so
+that another package for it is a change of these two files. With NUMBA_ENABLE_CUDASIM=1 the same
+names come from numba's simulator.
 """
 
 from __future__ import annotations
@@ -9,27 +10,30 @@ from __future__ import annotations
 import ctypes
 import importlib
 import importlib.util
+import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fpemu.errors import MissingExtraError
+from fpemu.errors import InputError, MissingExtraError
 
 __all__ = [
     "SIMULATED",
     "Words",
     "cuda",
-    "float_bits",
+    "device_array",
+    "device_of",
+    "dlpack_view",
+    "extending",
     "inner",
     "jit",
     "launch",
-    "leading_zeros",
-    "load",
     "on_device_of",
-    "store",
+    "pointer_of",
+    "wait_for",
     "words_at",
 ]
 
@@ -58,6 +62,10 @@ SIMULATED: bool = not hasattr(cuda, "as_cuda_array")
 THREADS = 256
 _BLOCKS_A_PROCESSOR = 8
 
+_DEFAULT_STREAM = 1  # as DLPack numbers it
+
+_ONE_BY_ONE = threading.Lock()  # for what numba keeps in globals
+
 
 def jit(kernel: Loop) -> Loop:
     """Compile a kernel when it is first launched; no fast math, so that nothing is contracted."""
@@ -69,106 +77,12 @@ def inner(function: Loop) -> Loop:
     """Let kernels call a plain function, compiled into them."""
     if SIMULATED:
         return function
-    return _extending().register_jitable(function)  # type: ignore[no-any-return]
+    return extending().register_jitable(function)  # type: ignore[no-any-return]
 
 
-def _extending() -> Any:
+def extending() -> Any:
+    """Return the target's module for intrinsics and for functions that kernels call."""
     return importlib.import_module("numba.cuda.extending")
-
-
-# --- wide loads and stores ---------------------------------------------------------------------
-
-
-@cache
-def load(count: int) -> Loop:
-    """Return load(array, i): elements count * i, ... as a tuple, in one aligned access."""
-    if SIMULATED:
-        return lambda array, i: tuple(array[int(i) * count + k] for k in range(count))
-    from llvmlite import ir
-    types = cuda.types
-
-    @_extending().intrinsic
-    def wide(typing, array, i):  # type: ignore[no-untyped-def]
-        def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            place = _place(context, builder, signature, args, count)
-            vector = builder.load(place)
-            vector.align = count * array.dtype.bitwidth // 8
-            lanes = (ir.Constant(ir.IntType(32), k) for k in range(count))
-            parts = [builder.extract_element(vector, lane) for lane in lanes]
-            return context.make_tuple(builder, signature.return_type, parts)
-
-        return types.UniTuple(array.dtype, count)(array, i), code
-
-    return wide  # type: ignore[no-any-return]
-
-
-@cache
-def store(count: int) -> Loop:
-    """Return store(array, i, values): a tuple to elements count * i, ... in one aligned access."""
-    if SIMULATED:
-
-        def put(array: Any, i: Any, values: Any) -> None:
-            for k in range(count):
-                array[int(i) * count + k] = values[k]
-
-        return put
-    from llvmlite import ir
-    types = cuda.types
-
-    @_extending().intrinsic
-    def wide(typing, array, i, values):  # type: ignore[no-untyped-def]
-        def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            place = _place(context, builder, signature, args, count)
-            vector = ir.Constant(place.type.pointee, ir.Undefined)
-            given = signature.args[2].dtype
-            for k in range(count):
-                part = builder.extract_value(args[2], k)
-                part = context.cast(builder, part, given, array.dtype)
-                vector = builder.insert_element(vector, part, ir.Constant(ir.IntType(32), k))
-            builder.store(vector, place, align=count * array.dtype.bitwidth // 8)
-            return context.get_dummy_value()
-
-        return types.void(array, i, values), code
-
-    return wide  # type: ignore[no-any-return]
-
-
-@cache
-def leading_zeros() -> Loop:
-    """Return leading_zeros(v) of a uint32, as one; an instruction of its own on a device."""
-    U = np.uint32
-
-    def counted(v):  # type: ignore[no-untyped-def]
-        return U(cuda.clz(v))
-
-    return (lambda v: U(32 - int(v).bit_length())) if SIMULATED else inner(counted)
-
-
-@cache
-def float_bits() -> Loop:
-    """Return float_bits(v): the bits of a uint32 as a float32; exact below 2**24."""
-    if SIMULATED:
-        return lambda v: np.array(v, np.float32).view(np.uint32)[()]
-    from llvmlite import ir
-    types = cuda.types
-
-    @_extending().intrinsic
-    def bits_of(typing, v):  # type: ignore[no-untyped-def]
-        def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            return builder.bitcast(builder.uitofp(args[0], ir.FloatType()), ir.IntType(32))
-
-        return types.uint32(types.uint32), code
-
-    return bits_of  # type: ignore[no-any-return]
-
-
-def _place(context: Any, builder: Any, signature: Any, args: Any, count: int) -> Any:
-    """The address of vector i of an array, as LLVM sees it."""
-    from llvmlite import ir
-
-    array = context.make_array(signature.args[0])(context, builder, args[0])
-    vector = ir.VectorType(ir.IntType(signature.args[0].dtype.bitwidth), count)
-    return builder.gep(builder.bitcast(array.data, vector.as_pointer()), [args[1]])
 
 
 # --- memory and launches -----------------------------------------------------------------------
@@ -208,13 +122,69 @@ def words_at(words: Words) -> Any:
     return fakes.FakeCUDAArray(np.frombuffer(octets.from_address(words.pointer), words.dtype))
 
 
+def pointer_of(array: Any) -> int:
+    """Return the address of a numba device array's memory; 0 without elements."""
+    if SIMULATED:
+        return array._ary.ctypes.data if math.prod(array.shape) else 0
+    return int(array.device_ctypes_pointer.value or 0)
+
+
+def dlpack_view(x: Any) -> Any:
+    """Return a view, with ptr, shape, strides in elements and dtype, of a DLPack array's memory.
+
+    The array's library waits until its work can be seen from the default stream.
+    """
+    views = importlib.import_module("cuda.core.utils")  # comes with numba-cuda
+    return views.StridedMemoryView.from_dlpack(x, stream_ptr=_DEFAULT_STREAM)
+
+
+def device_of(pointer: int, name: str) -> int | None:
+    """Return the ordinal of the device that a pointer belongs to; None for the null pointer.
+
+    A kernel that is given another device's pointer, or the host's, spoils the process for CUDA.
+    """
+    if SIMULATED or not pointer:
+        return None
+    driver = importlib.import_module("numba.cuda.cudadrv.driver")
+    binding = driver.binding
+    wanted = binding.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    try:
+        return int(driver.driver.cuPointerGetAttribute(wanted, binding.CUdeviceptr(pointer)))
+    except driver.CudaSupportError as wrong:
+        said = " ".join(str(wrong).split())[:120]
+        raise InputError(f"CUDA cannot be used here ({said}): copy the array to the host") from None
+    except driver.CudaAPIError:
+        raise InputError(
+            f"{name} with the pointer {pointer:#x}: is not memory of a CUDA device; give its own"
+        ) from None
+
+
+def device_array(
+    shape: tuple[int, ...], dtype: np.dtype[Any], order: str, stream: Any, device: int | None
+) -> Any:
+    """Return a new numba device array on a device, whose work goes into a stream.
+
+    stream: an address, or a stream of numba's, which the array then keeps alive.
+    """
+    with _current(device):
+        if isinstance(stream, int) and stream and not SIMULATED:
+            stream = cuda.external_stream(stream)
+        return cuda.device_array(shape, dtype, order=order, stream=stream)
+
+
+@contextmanager
+def _current(device: int | None) -> Iterator[None]:
+    if device is None:
+        yield
+        return
+    with cuda.gpus[device]:
+        yield
+
+
 @contextmanager
 def on_device_of(words: Words) -> Iterator[Any]:
     """Work on the device of some memory; gives the stream in whose order it is used."""
-    if words.device is None:
-        yield _stream_of(words)
-        return
-    with cuda.gpus[words.device]:
+    with _current(words.device):
         yield _stream_of(words)
 
 
@@ -224,16 +194,36 @@ def _stream_of(words: Words) -> Any:
     return cuda.external_stream(words.stream) if words.stream else cuda.default_stream()
 
 
+def wait_for(words: Words) -> None:
+    """Wait until all that was begun in a piece of memory's stream is done."""
+    with on_device_of(words) as stream:
+        if not SIMULATED:
+            stream.synchronize()
+
+
 def launch(kernel: Loop, work: int, like: Words, *args: Any, threads: int = THREADS,
            blocks_a_processor: int = _BLOCKS_A_PROCESSOR) -> None:  # fmt: skip
-    """Run a kernel over `work` pieces of work, on the device and in the stream of `like`."""
-    with on_device_of(like) as stream:
-        if SIMULATED:  # each thread is one of Python's
-            blocks, threads = 2, 4
-        else:
-            processors = cuda.get_current_device().MULTIPROCESSOR_COUNT
-            blocks = min(max(-(-work // threads), 1), processors * blocks_a_processor)
-        _configured(kernel, (blocks, threads, stream))(*args)
+    """Run a kernel over `work` pieces of work, on the device and in the stream of `like`.
+
+    Words among the arguments reach the kernel as arrays.
+    """
+    with on_device_of(like) as stream:  # arrays too are made in the device's context
+        given = [words_at(arg) if isinstance(arg, Words) else arg for arg in args]
+        if SIMULATED:
+            _simulate(kernel, given)
+            return
+        processors = cuda.get_current_device().MULTIPROCESSOR_COUNT
+        blocks = min(max(-(-work // threads), 1), processors * blocks_a_processor)
+        _configured(kernel, (blocks, threads, stream))(*given)
+
+
+def _simulate(kernel: Any, given: list[Any]) -> None:
+    """Run a kernel in the simulator, where each thread is one of Python's.
+
+    It replaces globals while a kernel runs, and so runs one at a time.
+    """
+    with _ONE_BY_ONE:
+        kernel[2, 4](*given)
 
 
 def _configured(kernel: Any, geometry: tuple[Any, ...]) -> Loop:
@@ -241,12 +231,11 @@ def _configured(kernel: Any, geometry: tuple[Any, ...]) -> Loop:
 
     It is meant for who chose the grid; a user who rounds a small array did not.
     """
-    if SIMULATED:
-        return kernel[geometry]  # type: ignore[no-any-return]
     config = importlib.import_module("numba.cuda.dispatcher").config
-    told = config.CUDA_LOW_OCCUPANCY_WARNINGS
-    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
-    try:
-        return kernel[geometry]  # type: ignore[no-any-return]
-    finally:
-        config.CUDA_LOW_OCCUPANCY_WARNINGS = told
+    with _ONE_BY_ONE:  # or a second thread would take the 0 for what was told
+        told = config.CUDA_LOW_OCCUPANCY_WARNINGS
+        config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+        try:
+            return kernel[geometry]  # type: ignore[no-any-return]
+        finally:
+            config.CUDA_LOW_OCCUPANCY_WARNINGS = told

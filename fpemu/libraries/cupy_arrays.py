@@ -11,8 +11,6 @@ from fpemu.libraries.library import Place
 
 __all__ = ["CUPY", "CuPy"]
 
-Array = np.ndarray[Any, Any]
-
 
 class CuPy:
     """CuPy, as `fpemu.libraries.library.Library`."""
@@ -23,13 +21,8 @@ class CuPy:
         """CuPy's arrays lie on CUDA devices."""
         return Place.CUDA
 
-    def to_numpy(self, x: Any) -> Array:
-        """A copy on the host."""
-        return x.get()  # type: ignore[no-any-return]
-
-    def from_numpy(self, array: Array, like: Any) -> Any:
-        """A copy on the device."""
-        return sys.modules["cupy"].asarray(array)
+    def open_out(self, out: Any) -> None:
+        """Every array can be written to."""
 
     def dtype(self, x: Any) -> np.dtype[Any]:
         """An array's dtype."""
@@ -40,7 +33,12 @@ class CuPy:
         """An array in one piece, in C or, if allowed, Fortran order."""
         if x.flags.c_contiguous or (x.flags.f_contiguous and not c_order):
             return x
-        return sys.modules["cupy"].ascontiguousarray(x)
+        with x.device:
+            return sys.modules["cupy"].ascontiguousarray(x)
+
+    def shape(self, x: Any) -> tuple[int, ...]:
+        """An array's shape."""
+        return tuple(x.shape)
 
     def strides(self, x: Any) -> tuple[int, ...]:
         """An array's strides, in elements."""
@@ -53,13 +51,15 @@ class CuPy:
             return sys.modules["cupy"].empty(like.shape, dtype, order=order)
 
     def memory(self, x: Any) -> tuple[int, int, int | None]:
-        """Pointer, CuPy's current stream and device."""
-        stream = sys.modules["cupy"].cuda.get_current_stream()
+        """Pointer, the device, and CuPy's current stream there."""
+        with x.device:
+            stream = sys.modules["cupy"].cuda.get_current_stream()
         return x.data.ptr, stream.ptr, x.device.id
 
     def copy(self, source: Any, out: Any) -> None:
         """Copy into an array of any layout."""
-        out[...] = source
+        with out.device:
+            out[...] = source
 
 
 CUPY = CuPy()

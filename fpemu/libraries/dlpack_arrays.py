@@ -5,42 +5,40 @@ https://dmlc.github.io/dlpack and https://data-apis.org/array-api
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 
 from fpemu.errors import InputError
-from fpemu.libraries.device_arrays import INTERFACE, Interface
-from fpemu.libraries.library import Place
+from fpemu.libraries.device_arrays import Facts, Interface, checked
+from fpemu.libraries.library import Place, one_line
 
 __all__ = ["DLPACK", "DLPack"]
 
 Array = np.ndarray[Any, Any]
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLDeviceType
-_DEFAULT_STREAM = 1  # the array's library waits until its work can be seen from there
 
 
 class _View:
-    """A DLPack array's memory with the CUDA array interface; keeps the array alive."""
+    """A DLPack array's memory on a CUDA device; keeps the array alive."""
 
     def __init__(self, x: Any) -> None:
-        views = importlib.import_module("cuda.core.utils").StridedMemoryView  # with numba-cuda
-        view = views.from_dlpack(x, stream_ptr=_DEFAULT_STREAM)
-        self.owner = view
-        self._facts = {
-            "shape": tuple(view.shape),
-            "strides": view.strides
-            and tuple(stride * view.dtype.itemsize for stride in view.strides),
-            "typestr": np.dtype(view.dtype).str,
-            "data": (view.ptr, False),
-            "version": 3,
-        }
+        from fpemu.kernels.cuda_target import dlpack_view
 
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return self._facts
+        with one_line(x, "give an array that numba or torch can read"):
+            view = dlpack_view(x)
+            dtype: np.dtype[Any] = np.dtype(view.dtype)
+            strides = view.strides and tuple(stride * dtype.itemsize for stride in view.strides)
+            found = Facts(tuple(view.shape), strides or None, dtype, view.ptr)
+        self.owner = x, view
+        self.facts = checked(found, type(x).__name__)
+
+    def __dlpack_device__(self) -> Any:
+        return self.owner[0].__dlpack_device__()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.owner[0].__dlpack__(**options)
 
 
 class DLPack(Interface):
@@ -50,7 +48,8 @@ class DLPack(Interface):
 
     def place(self, x: Any) -> Place:
         """Where the array says that it lies."""
-        kind = int(x.__dlpack_device__()[0])
+        with one_line(x, "give an array whose __dlpack_device__ tells (type, number)"):
+            kind = int(x.__dlpack_device__()[0])
         if kind in (_CPU, _CUDA_HOST):
             return Place.HOST
         if kind in (_CUDA, _CUDA_MANAGED):
@@ -62,26 +61,29 @@ class DLPack(Interface):
 
     def to_numpy(self, x: Any) -> Array:
         """The array's memory."""
-        return np.from_dlpack(x)
+        with one_line(x, "give np.asarray(x), if it can be"):
+            return np.from_dlpack(x)
 
     def from_numpy(self, array: Array, like: Any) -> Any:
         """An array of the other's namespace, or numpy's if it names none."""
         space = getattr(like, "__array_namespace__", None)
-        return array if space is None else space().from_dlpack(array)
+        if space is None:
+            return array
+        with one_line(like, "its namespace must have from_dlpack; give np.from_dlpack(x)"):
+            return space().from_dlpack(array)
 
-    def dtype(self, x: Any) -> np.dtype[Any]:
-        """The dtype of a CUDA array."""
-        return INTERFACE.dtype(x if isinstance(x, _View) else _View(x))
+    def facts(self, x: Any) -> Facts:
+        """The facts of a view of a CUDA array."""
+        return (x if isinstance(x, _View) else _View(x)).facts
+
+    def open_out(self, out: Any) -> None:
+        """On the host numpy knows what can be written to; on a device nothing says so."""
+        if self.place(out) is Place.CUDA:
+            raise InputError("out: an array with DLPack alone is only read there; leave it out")
 
     def dense(self, x: Any, c_order: bool) -> Any:
         """A view of x, if it lies in C order."""
-        return INTERFACE.dense(x if isinstance(x, _View) else _View(x), c_order)
-
-    def memory(self, x: Any) -> tuple[int, int, int | None]:
-        """Pointer, the default stream and the device."""
-        pointer, stream, _ = INTERFACE.memory(x)
-        owner = getattr(x, "owner", None)
-        return pointer, stream, getattr(owner, "device_id", None)
+        return super().dense(x if isinstance(x, _View) else _View(x), c_order)
 
 
 DLPACK = DLPack()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fpemu.errors import InputError
-from fpemu.libraries.library import Place
+from fpemu.libraries.library import Place, one_line
 
 __all__ = ["JAX", "Jax"]
 
@@ -28,6 +28,11 @@ class Jax:
                 f"{type(x).__name__}: fpemu cannot be traced by JAX; call it outside of jit, grad "
                 "and vmap, or through jax.pure_callback"
             )
+        if x.is_deleted():
+            raise InputError(
+                "array of JAX that has been deleted or donated: its memory is gone; keep it, or "
+                "give a copy"
+            )
         kinds = {device.platform for device in x.devices()}
         if kinds == {"cpu"}:
             return Place.HOST
@@ -39,14 +44,20 @@ class Jax:
             "(x.addressable_shards) or np.asarray(x)"
         )
 
+    def open_out(self, out: Any) -> None:
+        """JAX's arrays cannot be written to."""
+        raise InputError("out: arrays of JAX cannot be written to; leave it out")
+
     def to_numpy(self, x: Any) -> Array:
         """An array's memory, read-only."""
-        return np.asarray(x)
+        with one_line(x, "give an array of floats or codes"):
+            return np.asarray(x)
 
     def from_numpy(self, array: Array, like: Any) -> Any:
         """An array on the devices of another."""
         jax = sys.modules["jax"]
-        made = jax.device_put(array, like.sharding)
+        with one_line(like, "its result does not fit its sharding; give np.asarray(x)"):
+            made = jax.device_put(array, like.sharding)
         if made.dtype != array.dtype:
             raise InputError(
                 f"result of dtype {array.dtype.name}: JAX would cut it to {made.dtype.name}; set "
@@ -62,6 +73,10 @@ class Jax:
     def dense(self, x: Any, c_order: bool) -> Any:
         """x: JAX's arrays are dense."""
         return x
+
+    def shape(self, x: Any) -> tuple[int, ...]:
+        """An array's shape."""
+        return tuple(x.shape)
 
     def strides(self, x: Any) -> tuple[int, ...]:
         """Those of C order."""
@@ -83,7 +98,7 @@ class Jax:
 
     def copy(self, source: Any, out: Any) -> None:
         """JAX's arrays cannot be written to."""
-        raise InputError("out: arrays of JAX cannot be written to; leave it out")
+        self.open_out(out)
 
 
 JAX = Jax()

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fpemu.errors import InputError
+from fpemu.errors import FpemuError, InputError
 
-__all__ = ["Library", "Place", "host_array", "host_out", "library_of", "out_of"]
+__all__ = ["Library", "Place", "host_array", "host_out", "library_of", "one_line", "out_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +27,11 @@ class Place(enum.Enum):
 
 
 class Library(Protocol):
-    """A library of arrays. Dense arrays lie in one piece, without gaps, in some order of axes."""
+    """A library of arrays. Dense arrays lie in one piece, without gaps, in some order of axes.
+
+    To add one: a module like the others here, and a line in `_KNOWN`. A library whose arrays
+    lie in one place only leaves out the other place's methods.
+    """
 
     #: Results are ready only when the device is: the library has streams of its own.
     waits: bool
@@ -35,17 +39,27 @@ class Library(Protocol):
     def place(self, x: Any) -> Place:
         """Where x lies; an array that cannot be taken is an InputError."""
 
+    def open_out(self, out: Any) -> None:
+        """Refuse an array that takes no results, as an InputError; others will be written to."""
+
+    # --- of arrays on the host
+
     def to_numpy(self, x: Any) -> Array:
         """An array on the host, without a copy where the library allows."""
 
     def from_numpy(self, array: Array, like: Any) -> Any:
         """The same on the host as an array of the library."""
 
+    # --- of arrays on a CUDA device
+
     def dtype(self, x: Any) -> np.dtype[Any]:
-        """numpy's dtype of a CUDA array, or ml_dtypes'."""
+        """numpy's dtype, or ml_dtypes'."""
 
     def dense(self, x: Any, c_order: bool) -> Any:
         """x itself, or a dense copy; with c_order, its elements in C order."""
+
+    def shape(self, x: Any) -> tuple[int, ...]:
+        """Lengths of the axes."""
 
     def strides(self, x: Any) -> tuple[int, ...]:
         """Steps between elements along each axis, in elements."""
@@ -107,6 +121,28 @@ def _load(module: str, name: str) -> Library:
     return library
 
 
+class one_line:
+    """Turn whatever an array's own library raises into an InputError of one line.
+
+    A class, as `contextmanager` would take a microsecond more of each call.
+    """
+
+    __slots__ = ("_way", "_x")
+
+    def __init__(self, x: Any, way: str) -> None:
+        self._x, self._way = x, way
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, wrong: BaseException | None, trace: Any) -> None:
+        if isinstance(wrong, Exception) and not isinstance(wrong, FpemuError):
+            said = (str(wrong).splitlines() or [""])[0][:120]
+            raise InputError(
+                f"{type(self._x).__name__}: cannot be taken ({type(wrong).__name__}: {said}); "
+                f"{self._way}"
+            ) from None
+
+
 def host_array(x: Any) -> Any:
     """Return another library's array as numpy's; everything else as it is.
 
@@ -129,6 +165,7 @@ def out_of(out: Any, library: Library, place: Place) -> Any:
         raise InputError(f"out={type(out).__name__}: must be an array of x's own library")
     if library.place(out) is not place:
         raise InputError("out lies on another device than x: give an array on x's own")
+    library.open_out(out)
     return out
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from fpemu.errors import InputError
-from fpemu.libraries.library import Place
+from fpemu.libraries.library import Place, one_line
 
 __all__ = ["TORCH", "Torch"]
 
@@ -22,33 +23,28 @@ class Torch:
 
     def place(self, x: Any) -> Place:
         """Where a tensor lies; what cannot be taken is refused."""
-        torch = sys.modules["torch"]
-        kind = x.device.type
-        if x.layout is not torch.strided or x.is_quantized:
-            what = "quantized" if x.is_quantized else str(x.layout).removeprefix("torch.")
+        with one_line(x, _PLAIN):
+            for check in (_check_kind, _check_device, _check_grad, _check_memory):
+                check(sys.modules["torch"], x)
+            return Place.CUDA if x.is_cuda else Place.HOST
+
+    def open_out(self, out: Any) -> None:
+        """Views that stand for other numbers than they store are refused; autograd is told."""
+        if out.is_neg() or out.is_conj():
             raise InputError(
-                f"{what} tensor: fpemu works on dense tensors; give x.dequantize(), x.to_dense() "
-                "or x.values()"
+                "out is a view that stands for the negation of its memory: give a tensor of its "
+                "own, or out.resolve_neg()"
             )
-        if kind not in ("cpu", "cuda"):
-            raise InputError(
-                f"tensor on device {str(x.device)!r}: fpemu works on the CPU and on CUDA; copy it "
-                "with x.cpu()"
-            )
-        if x.requires_grad and torch.is_grad_enabled():
-            raise InputError(
-                "tensor that requires grad: fpemu's functions do not differentiate; use "
-                "fpemu.torch.round, x.detach(), or torch.no_grad()"
-            )
-        return Place.HOST if kind == "cpu" else Place.CUDA
+        sys.modules["torch"].autograd.graph.increment_version(out)
 
     def to_numpy(self, x: Any) -> Array:
         """A tensor's memory as an array."""
         dtype = self.dtype(x)
-        plain = x.detach().resolve_conj().resolve_neg()
-        if dtype.kind in "fiubc" and dtype.isbuiltin == 1:
-            return plain.numpy()  # type: ignore[no-any-return]
-        return plain.view(_integer(dtype)).numpy().view(dtype)  # type: ignore[no-any-return]
+        with one_line(x, _PLAIN):
+            plain = x.detach().resolve_conj().resolve_neg()
+            if dtype.kind in "fiubc" and dtype.isbuiltin == 1:
+                return plain.numpy()  # type: ignore[no-any-return]
+            return plain.view(_integer(dtype)).numpy().view(dtype)  # type: ignore[no-any-return]
 
     def from_numpy(self, array: Array, like: Any) -> Any:
         """An array's memory as a tensor."""
@@ -60,32 +56,24 @@ class Torch:
 
     def dtype(self, x: Any) -> np.dtype[Any]:
         """numpy's dtype of a tensor, or ml_dtypes'."""
-        name = str(x.dtype).removeprefix("torch.")
-        try:
-            return np.dtype(name)
-        except TypeError:
-            pass
-        import ml_dtypes
-
-        try:
-            found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-            return found
-        except AttributeError:
-            raise InputError(
-                f"dtype {name}: fpemu works on float32 or float64 tensors and on narrower floats; "
-                "convert with x.float()"
-            ) from None
+        return _dtype(x.dtype)
 
     def dense(self, x: Any, c_order: bool) -> Any:
         """A tensor in one piece; channels_last and other orders of axes stay."""
-        plain = x.detach()
+        torch = sys.modules["torch"]
+        with one_line(x, _PLAIN):
+            plain = x.detach().as_subclass(torch.Tensor).resolve_neg()
         if plain.is_contiguous():
             return plain
         if c_order:
             return plain.contiguous()
-        torch = sys.modules["torch"]
-        same = torch.empty_like(plain).stride() == plain.stride()  # keeps a dense order of axes
+        # of a tensor without memory: such a one keeps a dense order of axes, and no other
+        same = torch.empty_like(plain, device="meta").stride() == plain.stride()
         return plain if same else plain.clone(memory_format=torch.preserve_format)
+
+    def shape(self, x: Any) -> tuple[int, ...]:
+        """A tensor's shape."""
+        return tuple(x.shape)
 
     def strides(self, x: Any) -> tuple[int, ...]:
         """A tensor's strides."""
@@ -105,6 +93,75 @@ class Torch:
     def copy(self, source: Any, out: Any) -> None:
         """Copy into a tensor of any layout."""
         out.copy_(source)
+
+
+_PLAIN = (
+    "give a plain tensor, outside of vmap, torch.func.grad, torch.export and the like (there: "
+    "fpemu.torch.round)"
+)
+
+
+def _check_kind(torch: Any, x: Any) -> None:
+    if x.layout is not torch.strided or x.is_quantized or x.is_nested:
+        what = "quantized" if x.is_quantized else str(x.layout).removeprefix("torch.")
+        raise InputError(
+            f"{'nested' if x.is_nested else what} tensor: fpemu works on dense tensors; give "
+            "x.dequantize(), x.to_dense() or x.values()"
+        )
+
+
+def _check_device(torch: Any, x: Any) -> None:
+    if x.device.type not in ("cpu", "cuda") or (x.is_cuda and torch.version.hip):
+        where = "'cuda' of ROCm" if x.is_cuda else repr(str(x.device))
+        raise InputError(
+            f"tensor on device {where}: fpemu works on the CPU and on CUDA; copy it with x.cpu()"
+        )
+
+
+def _check_grad(torch: Any, x: Any) -> None:
+    if x.requires_grad and torch.is_grad_enabled():
+        raise InputError(
+            "tensor that requires grad: fpemu's functions do not differentiate; use "
+            "fpemu.torch.round, x.detach(), or torch.no_grad()"
+        )
+
+
+def _check_memory(torch: Any, x: Any) -> None:
+    """Refuse tensors that are recorded, stand for others, or whose memory was given back."""
+    own = type(x).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__  # FakeTensor, DTensor
+    if own or torch.jit.is_tracing() or torch._is_functional_tensor(x):
+        raise InputError(
+            f"{type(x).__name__} that is traced or stands for others: its numbers are not at hand; "
+            f"{_PLAIN}"
+        )
+    if not x.numel():
+        return
+    if x.is_contiguous():
+        end = x.storage_offset() + x.numel()
+    else:
+        steps = zip(x.shape, x.stride(), strict=True)
+        end = x.storage_offset() + sum((length - 1) * step for length, step in steps) + 1
+    if not x.data_ptr() or end * x.element_size() > x.untyped_storage().nbytes():
+        raise InputError(f"{type(x).__name__} without memory for its elements: {_PLAIN}")
+
+
+@lru_cache(maxsize=64)
+def _dtype(dtype: Any) -> np.dtype[Any]:
+    name = str(dtype).removeprefix("torch.")
+    try:
+        return np.dtype(name)
+    except TypeError:
+        pass
+    import ml_dtypes
+
+    try:
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return found
+    except AttributeError:
+        raise InputError(
+            f"dtype {name}: fpemu works on float32 or float64 tensors and on narrower floats; "
+            "convert with x.float()"
+        ) from None
 
 
 def _integer(dtype: np.dtype[Any]) -> Any:

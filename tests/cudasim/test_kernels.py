@@ -9,6 +9,7 @@ but neither types nor what the compiler makes of them; tests/ptx does that.
 from __future__ import annotations
 
 import os
+import tokenize
 from itertools import cycle
 
 import numpy as np
@@ -38,7 +39,7 @@ if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
 pytest.importorskip("numba_cuda", reason="needs numba-cuda: the extra cuda12 or cuda13")
 
 from fpemu.kernels import cuda as loops  # noqa: E402
-from fpemu.kernels import cuda_tally, cuda_target  # noqa: E402
+from fpemu.kernels import cuda_count, cuda_tally, cuda_target  # noqa: E402
 
 FLOATS = {32: np.float32, 64: np.float64}
 LIMIT = 2000  # inputs a kernel
@@ -255,6 +256,23 @@ def test_round_and_count_of_stochastic_casts():
     assert outcome == counted
 
 
+def test_counting_more_than_two_to_the_32(monkeypatch):
+    """Launches beyond there have no draws whose index could go on."""
+    starts = []
+
+    def launch(kernel, work, like, x, out, size, first, *more):
+        starts.append((int(first), int(size), x.pointer))
+
+    monkeypatch.setattr(cuda_count, "launch", launch)
+    x = cuda_target.Words(4096, 2**32 + 5, np.dtype(np.uint32))
+    p = params_of(Cast("float16"), 32)
+    shape, constants = general_shape(p.shape), np.array([*p.grid, *p.values], np.uint32)
+    limits = np.zeros((2, 5), np.uint32)
+    cuda_count.round_and_count(x, x, (shape, shape), (constants, constants), limits, 0, (0,) * 6)
+    launches = [(0, 2**31, 4096), (2**31, 2**31, 4096 + 2**33), (0, 5, 4096 + 2**34)]
+    assert starts == launches
+
+
 # --- a new cast needs no new code ----------------------------------------------------------------
 
 
@@ -263,3 +281,14 @@ def test_formats_that_nobody_knows_yet():
     for exponent, mantissa, mode in zip((2, 4, 6), (3, 1, 5), modes, strict=False):
         form = fpemu.Format("new", exponent, mantissa, 2 ** (exponent - 1), "none", inf=False)
         check(Cast(form, mode), sample(directed_inputs(form), 200), special=True)
+
+
+def test_kernels_know_no_format_and_no_rounding_mode():
+    """Words of the CUDA modules' code: only that draws are taken is known there."""
+    from fpemu.catalog import FORMATS
+
+    known = {*FORMATS, *(mode.value for mode in Rounding), *(mode.name for mode in Rounding)}
+    for module in (loops, cuda_count, cuda_tally):
+        with tokenize.open(module.__file__) as file:
+            words = {t.string for t in tokenize.generate_tokens(file.readline) if t.type == 1}
+        assert not words & (known - {"stochastic"}), module

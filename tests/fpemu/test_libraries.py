@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 
@@ -112,6 +113,36 @@ def test_subclasses_and_parameters_are_tensors(torch):
         assert type(fpemu.round(torch.nn.Parameter(torch.tensor([0.1])), "fp4")) is torch.Tensor
 
 
+def given_back(x):
+    x.untyped_storage().resize_(0)
+    return x
+
+
+def fake():
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        return sys.modules["torch"].zeros(2)
+
+
+def raising(torch):
+    class Raising(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            raise RuntimeError("no\nway")
+
+    return Raising
+
+
+def message(work):
+    """The one line of the InputError that is raised."""
+    with pytest.raises(fpemu.errors.InputError) as raised:
+        work()
+    text = str(raised.value)
+    assert "\n" not in text
+    return text
+
+
 @pytest.mark.parametrize(("make", "rule"), [
     (lambda t: t.zeros(2, requires_grad=True), "fpemu.torch.round"),
     (lambda t: t.zeros(2, device="meta"), "device 'meta'"),
@@ -120,10 +151,43 @@ def test_subclasses_and_parameters_are_tensors(torch):
     (lambda t: t.zeros(2, dtype=t.int32), "convert"),
     (lambda t: t.zeros(2, dtype=t.bool), "convert"),
     (lambda t: t.zeros(2, dtype=t.uint8).view(t.float4_e2m1fn_x2), "float4_e2m1fn_x2"),
+    (lambda t: given_back(t.zeros(2)), "without memory"),
+    (lambda t: t._efficientzerotensor(2), "without memory"),
+    (lambda t: fake(), "FakeTensor.*not at hand"),
+    (lambda t: t.zeros(2).as_subclass(raising(t)), "RuntimeError: no"),
 ])  # fmt: skip
 def test_tensors_that_cannot_be_taken(torch, make, rule):
-    with pytest.raises(fpemu.FpemuError, match=rule):
-        fpemu.round(make(torch), "fp16")
+    x = make(torch)
+    text = message(lambda: fpemu.round(x, "fp16"))
+    assert re.search(rule, text), text
+
+
+def test_transformed_tensors_are_refused(torch):
+    """Some of them would be read as whatever lies in memory."""
+    work = lambda t: fpemu.round(t.detach(), "fp16")  # noqa: E731
+    x = torch.zeros(2, 3)
+    for transform in (torch.vmap, torch.func.functionalize):
+        assert "plain tensor" in message(lambda transform=transform: transform(work)(x))
+    assert "plain tensor" in message(lambda: torch.func.grad(lambda t: work(t).sum())(x))
+
+
+def test_out_without_memory_or_with_another_meaning_is_refused(torch):
+    x = torch.zeros(1)
+    text = message(lambda: fpemu.round(x, "fp16", out=given_back(torch.zeros(1))))
+    assert "without memory" in text
+    number = torch.tensor([1 + 2j])
+    out = number.conj().imag  # what is written there would have to be negated
+    assert "negation" in message(lambda: fpemu.round(x, "fp16", out=out))
+    assert number.tolist() == [1 + 2j]
+
+
+def test_autograd_knows_that_out_was_written(torch):
+    x = torch.ones(3, requires_grad=True)
+    kept = x * 2  # for the gradient of its square
+    loss = (kept * kept).sum()
+    fpemu.round(torch.zeros(3), "fp16", out=kept.detach())
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
 
 
 def test_what_a_device_is_asked_for(torch):
@@ -135,7 +199,11 @@ def test_what_a_device_is_asked_for(torch):
     assert library.dense(turned, c_order=True).is_contiguous()
     strided = x[:, :, ::2]
     dense = library.dense(strided, c_order=False)
-    assert dense.is_contiguous() and dense.equal(strided)
+    assert dense.is_contiguous()
+    assert dense.equal(strided)
+    negated = torch._neg_view(x)
+    assert library.dense(negated, c_order=False).equal(-x)
+    assert not library.dense(negated, c_order=False).is_neg()
     new = library.empty(turned, np.dtype(np.uint8))
     assert library.strides(new) == library.strides(turned) == (1, 12, 4)
     assert new.dtype == torch.uint8
@@ -165,6 +233,33 @@ def test_jax_refusals(jax):
     codes = jax.numpy.zeros(3, jax.numpy.uint8)
     with pytest.raises(fpemu.FpemuError, match="jax_enable_x64"):
         fpemu.decode(codes, "e4m3fn", np.float64)
+    gone = jax.numpy.zeros(3)
+    gone.delete()
+    assert "deleted or donated" in message(lambda: fpemu.round(gone, "fp16"))
+    assert "cannot be written to" in message(
+        lambda: fpemu.encode(x, "fp4", out=jax.numpy.zeros(3, jax.numpy.uint8))
+    )
+
+
+def test_results_that_do_not_fit_their_sharding():
+    """In a process of its own: JAX splits the host into devices only before its first use."""
+    pytest.importorskip("jax", reason="needs JAX")
+    code = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+import jax, numpy as np, fpemu
+from jax.sharding import NamedSharding, PartitionSpec
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("a",))
+x = jax.device_put(np.ones((4, 2), np.float32), NamedSharding(mesh, PartitionSpec(None, "a")))
+assert fpemu.round(x, "fp16").sharding == x.sharding
+try:
+    fpemu.encode(x, "fp4", packed=True)  # one byte a row cannot lie on two devices
+except fpemu.errors.InputError as refused:
+    assert "np.asarray(x)" in str(refused) and "\\n" not in str(refused)
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "refused"
 
 
 # --- DLPack, and what is no array ----------------------------------------------------------------
@@ -194,6 +289,32 @@ def test_dlpack_on_the_host():
         fpemu.round(Packed(X, (4, 0)), "fp16")
 
 
+class Lying(Packed):
+    """A DLPack array that does not do what it says."""
+
+    def __init__(self, device=None, capsule=None, space=None):
+        super().__init__(X, device)
+        self.capsule, self.space = capsule, space
+
+    def __dlpack__(self, **options):
+        if self.capsule:
+            raise self.capsule
+        return super().__dlpack__(**options)
+
+    def __array_namespace__(self):
+        return self.space
+
+
+@pytest.mark.parametrize(("x", "rule"), [
+    (Lying(device=5), "__dlpack_device__"),
+    (Lying(device=("x", 0)), "__dlpack_device__"),
+    (Lying(capsule=BufferError("no\nway")), "BufferError: no"),
+    (Lying(space=object()), "from_dlpack"),
+])  # fmt: skip
+def test_broken_dlpack_is_refused_in_one_line(x, rule):
+    assert rule in message(lambda: fpemu.round(x, "fp16"))
+
+
 @pytest.mark.parametrize("x", [1.5, [1.0], np.float32(1), np.zeros(2), ml_dtypes.bfloat16(1), "x"],
                          ids=repr)  # fmt: skip
 def test_what_numpy_reads_has_no_library(x):
@@ -203,7 +324,7 @@ def test_what_numpy_reads_has_no_library(x):
 class OnCuda:
     @property
     def __cuda_array_interface__(self):
-        return {"shape": (2,), "typestr": "<f4", "data": (0, False), "version": 3}
+        return {"shape": (2,), "typestr": "<f4", "data": (4096, False), "version": 3}
 
 
 @pytest.mark.parametrize("work", [
@@ -222,7 +343,8 @@ def test_cuda_without_the_extra_names_it(work, monkeypatch):
 
 def test_no_framework_is_imported_for_numpys_arrays():
     code = (
-        "import sys, numpy as np, fpemu; fpemu.round(np.float32([1]), 'fp16'); fpemu.tally(np.float32([1]))\n"
+        "import sys, numpy as np, fpemu\n"
+        "fpemu.round(np.float32([1]), 'fp16'); fpemu.tally(np.float32([1]))\n"
         "print([n for n in ('torch', 'jax', 'cupy', 'numba.cuda') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
