@@ -172,6 +172,10 @@ def test_all_is_sorted_and_exists(module):
         loaded = importlib.import_module(module)
     except errors.MissingExtraError as missing:
         pytest.skip(str(missing))
+    except ModuleNotFoundError as missing:  # a part of a collector, imported by itself
+        if missing.name != "torch":
+            raise
+        pytest.skip("needs PyTorch")
     assert [n for n in names if not hasattr(loaded, n)] == []
 
 
