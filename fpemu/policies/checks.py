@@ -81,8 +81,8 @@ def check_facts(facts: Any, what: str, known: Iterable[str], required: Iterable[
 
 
 def check_list(value: Any, what: str) -> list[Any]:
-    """Return a list of JSON facts; refuse anything else."""
-    if not isinstance(value, list | tuple):
+    """Return a list of facts; refuse anything else."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
         raise InputError(f"{what} {repr(value)[:80]}: must be a list")
     return list(value)
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from fpemu.errors import InputError
 from fpemu.policies.catalog import operation_names
 from fpemu.policies.policy import Policy
 from fpemu.policies.rule import Rule, Rules
 
-__all__ = ["COUNTERPARTS", "in_torch"]
+__all__ = ["COUNTERPARTS", "in_torch", "left_out"]
 
 
 def _table(text: str) -> Mapping[str, tuple[str, ...]]:
@@ -38,6 +39,8 @@ _KERAS = _table("""
     CTC: ctc_loss
     CategoricalCrossentropy: cross_entropy cross_entropy_loss nll_loss
     SparseCategoricalCrossentropy: cross_entropy cross_entropy_loss nll_loss
+    CosineSimilarity: cosine_similarity
+    Hinge: hinge_embedding_loss
     Huber: huber_loss smooth_l1_loss
     KLDivergence: kl_div
     MeanAbsoluteError: l1_loss
@@ -160,6 +163,7 @@ def in_torch(policy: Policy) -> Policy:
     left out; names that the framework's lists do not have (PyTorch's, added by you) are kept, and
     so are overrides: write their patterns for PyTorch's names.
     """
+    _check(policy)
     framework = policy.name.partition(".")[0]
     table = COUNTERPARTS.get(framework)
     if table is None:
@@ -170,3 +174,29 @@ def in_torch(policy: Policy) -> Policy:
         others = table.get(name, () if name in foreign else (name,))
         found |= dict.fromkeys(others, rule)
     return policy.replace(operations=Rules(found))
+
+
+def left_out(policy: Policy) -> tuple[str, ...]:
+    """Return the names that `in_torch` leaves out although the policy has a rule for them.
+
+    >>> from fpemu.policies import find_policy
+    >>> from fpemu.policies.in_torch import left_out
+    >>> left_out(find_policy("keras.float8")), left_out(find_policy("mxnet.amp.float16"))[0]
+    ((), ...)
+    """
+    _check(policy)
+    framework = policy.name.partition(".")[0]
+    table = COUNTERPARTS.get(framework)
+    if table is None:
+        return ()
+    foreign = operation_names(framework)
+    return tuple(
+        name
+        for name, rule in policy.operations.items()
+        if rule is not policy.otherwise and name in foreign and name not in table
+    )
+
+
+def _check(policy: Policy) -> None:
+    if not isinstance(policy, Policy):
+        raise InputError(f"policy {repr(policy)[:80]}: give a Policy, as find_policy returns it")

@@ -23,6 +23,8 @@ def check_operations(policy: Policy, known: Iterable[str]) -> None:
     known: every name that the framework has; a policy of `POLICIES` names only ones of its
     framework's lists, so give those too (`operation_names`).
     """
+    if not isinstance(policy, Policy):
+        raise InputError(f"policy {repr(policy)[:80]}: give a Policy, as find_policy returns it")
     names = frozenset(known)
     for name in policy.operations:
         if name not in names:

@@ -108,6 +108,7 @@ class Policy:
             values[field] = None if values[field] == _FLOAT32 else values[field]
         values["operations"] = operations if isinstance(operations, Rules) else Rules(operations)
         patterns = (keep_modules,) if isinstance(keep_modules, str) else keep_modules
+        patterns = check_list(patterns, f"{where} keep_modules")
         values["keep_modules"] = tuple(check_name(pattern) for pattern in patterns)
         values["loss_scale"] = check_scale(loss_scale, where)
         values["overrides"] = _check_overrides(overrides, where)
@@ -297,7 +298,8 @@ def _cast(value: Any, where: str) -> Cast | None:
 
 
 def _check_overrides(overrides: Iterable[Override], where: str) -> tuple[Override, ...]:
-    found = (overrides,) if isinstance(overrides, Override) else tuple(overrides)
+    given = (overrides,) if isinstance(overrides, Override) else overrides
+    found = tuple(check_list(given, f"{where} overrides"))
     for override in found:
         if not isinstance(override, Override):
             raise InputError(

@@ -6,6 +6,20 @@
     Integer(bits)            symmetric integers, beside the float formats
     emulate(policy)          a context in which a model runs in another framework's precisions
 
+The files, each from the outside in:
+
+    rounding        round: checks (which tensors), beyond (what is clipped), straight (gradients),
+                    operators (the numbers, as an operator of PyTorch's), graphs (torch.compile)
+    fake_quantize   FakeQuantize, on a grid; insertion is prepare
+    emulation       the context: modules and optimizers are its hooks, and all share one state,
+                    with tags, the formats of tensors
+      calls         above autograd: the policy's rules for functions. names (what a function is
+                    called in policies), conversions (x.half()), transparent (functions written
+                    in Python), edges (changes of format, and what they do to gradients)
+      dispatch      below autograd: rounds results. kernels (facts of ATen's operations),
+                    promotion (which results are narrow), recipes (kernels that round more than
+                    once), onednn, inplace (the numbers)
+
 Needs PyTorch: pip install 'fpemu[torch]'.
 """
 

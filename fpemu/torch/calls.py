@@ -39,11 +39,14 @@ Change = Callable[[Tensor], Tensor]
 
 _MATH = torch.nn.attention.SDPBackend.MATH.value
 
+#: They convert their input to the dtype they are given, out of sight: before they are dispatched.
+_CONVERT_FIRST = words("softmax log_softmax special_softmax special_log_softmax")
+
 #: Functions that end a region of the real autocast, as it is to be used.
 _BACKWARD = ("backward", "grad")
 
 #: Work on tensors as Python objects; what it computes on the way is not the model's.
-_ASIDE = words("__repr__ __format__ __str__ __deepcopy__ __reduce_ex__")
+_ASIDE = words("__repr__ __format__ __str__ __reduce_ex__")
 
 
 class CallMode(TorchFunctionMode):
@@ -72,6 +75,8 @@ class CallMode(TorchFunctionMode):
         name = getattr(func, "__name__", "__get__")
         if name in _ASIDE:
             return partial(self._aside, func)
+        if name == "__deepcopy__":
+            return partial(self._copy, func)
         if isinstance(func, python.FunctionType):
             inner = partial(self._through, func, transparent(func), name)
             own = name in self.state.policy.operations and name not in aten_operations()
@@ -86,6 +91,10 @@ class CallMode(TorchFunctionMode):
             return partial(self._make, func)
         if name in RECURRENT:
             return partial(self._steps, func, name)
+        if name in _CONVERT_FIRST:
+            return partial(self._convert_first, func, name)
+        if name == "rms_norm":
+            return partial(self._operate, partial(self._norm, func), name)
         if name == "scaled_dot_product_attention":
             return partial(self._operate, partial(self._attention, func), name)
         return partial(self._operate, func, name)
@@ -93,6 +102,12 @@ class CallMode(TorchFunctionMode):
     def _aside(self, func: Call, *args: Any, **kwargs: Any) -> Any:
         with self.state.aside():
             return func(*args, **kwargs)
+
+    def _copy(self, func: Call, x: Tensor, memo: Any) -> Any:
+        made = self._aside(func, x, memo)
+        if x.dtype is torch.float32 and x.layout is torch.strided:
+            self.state.tags.put(made, self.state.tags.of(x))
+        return made
 
     def _through(self, func: Call, copy: Call, name: str, *args: Any, **kwargs: Any) -> Any:
         """Run a function written in Python so that the calls inside are seen."""
@@ -119,6 +134,17 @@ class CallMode(TorchFunctionMode):
         cast = CASTS[kwargs["dtype"]]
         result = func(*args, **{**kwargs, "dtype": torch.float32})
         return _map(result, lambda x: changed(self.state, x, cast))
+
+    def _convert_first(
+        self, func: Call, name: str, x: Tensor, *args: Any, dtype: Any = None, **kwargs: Any
+    ) -> Any:
+        last = len(args) - 1  # the dtype may stand there, too
+        if args and isinstance(args[last], torch.dtype):
+            args, dtype = args[:last], args[last]
+        if dtype is None:
+            return self._operate(func, name, x, *args, **kwargs)
+        x = changed(self.state, x, CASTS.get(dtype)) if x.dtype is torch.float32 else x
+        return self._operate(func, name, x, *args, dtype=dtype, **kwargs)
 
     # --- operations ----------------------------------------------------------------------------
 
@@ -222,6 +248,14 @@ class CallMode(TorchFunctionMode):
             args, kwargs = self._changed(args, kwargs, partial(self._lowered, decision))
         with self, without_onednn():
             return steps(*args, **kwargs)
+
+    def _norm(self, func: Call, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """rms_norm is made of others, between casts to float32 and back that a half tensor has."""
+        own = self.state.tags.of(input)
+        if own is None:
+            return func(input, *args, **kwargs)
+        out = func(changed(self.state, input, None), *args, **kwargs)
+        return changed(self.state, out, self.state.result_format([own]))
 
     def _attention(self, func: Call, *args: Any, **kwargs: Any) -> Any:
         """Where no kernel does it in one, PyTorch computes attention of half tensors in float32."""

@@ -11,10 +11,10 @@ import torch
 
 from fpemu.cast import Cast
 from fpemu.errors import InputError
-from fpemu.policies import Policy, find_policy
+from fpemu.policies import Policy, check_operations, find_policy, in_torch
+from fpemu.policies.in_torch import left_out
 from fpemu.torch.calls import CallMode
 from fpemu.torch.dispatch import DispatchMode
-from fpemu.torch.foreign import names_elsewhere, unknown_here
 from fpemu.torch.modules import Modules
 from fpemu.torch.names import known_operations
 from fpemu.torch.optimizers import Optimizers
@@ -40,7 +40,7 @@ def emulate(
     policy: Policy | str,
     *,
     model: torch.nn.Module | None = None,
-    device: str | None = None,
+    device: str | torch.device | None = None,
     seed: int | None = None,
 ) -> Emulation:
     """Return a context in which PyTorch computes as if tensors had a policy's formats.
@@ -97,14 +97,21 @@ class Emulation:
         policy: Policy | str,
         *,
         model: torch.nn.Module | None = None,
-        device: str | None = None,
+        device: str | torch.device | None = None,
         seed: int | None = None,
     ) -> None:
-        known = known_operations()
-        self.policy = find_policy(policy, known | names_elsewhere())
+        if model is not None and not isinstance(model, torch.nn.Module):
+            raise InputError(f"model of {type(model)}: give a torch.nn.Module, or leave it out")
+        found = find_policy(policy)
+        self.policy = in_torch(found)
+        check_operations(self.policy, known_operations())
         self._state = State(self.policy, seed)
-        if (lost := unknown_here(self.policy, known)) is not None:
-            self._state.not_emulated[lost] = None
+        if lost := left_out(found):
+            self._state.not_emulated[
+                f"policy {found.name}: PyTorch has no operation for {len(lost)} of the "
+                f"{len(found.operations)} that it lists, such as {lost[0]}; give them rules by "
+                "PyTorch's names"
+            ] = None
         self._modules = Modules(self._state, model)
         self._optimizers = Optimizers(self._state, self._modules)
         self._modes = (
@@ -137,6 +144,11 @@ class Emulation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        stack = _entered.stack
+        if not stack or stack[-1] is not self:
+            raise InputError(
+                f"{self!r} is not what this thread entered last: leave what is inside of it first"
+            )
         self._depth -= 1
         if self._depth:
             return
@@ -147,8 +159,7 @@ class Emulation:
         self._modules.remove()
         self._optimizers.remove()
         self._state.forget_weights()
-        stack = _entered.stack
-        stack.remove(self)
+        stack.pop()
         if stack:
             stack[-1]._state.off -= 1
 
@@ -173,6 +184,8 @@ class Emulation:
 
         Cast("float32") for one that carries no format; other dtypes are an InputError.
         """
+        if not isinstance(tensor, torch.Tensor):
+            raise InputError(f"{type(tensor).__name__}: give a torch.Tensor")
         if tensor.dtype is not torch.float32:
             raise InputError(f"a {tensor.dtype} tensor carries no format: only float32 ones do")
         return self._state.tags.of(tensor) or _FLOAT32

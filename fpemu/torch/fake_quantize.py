@@ -47,6 +47,15 @@ def _member(kind: type[_E], value: _E | str) -> _E:
         raise InputError(f"unknown {name} {value!r}; choose one of {choices}") from None
 
 
+def _gradient(to: Target) -> str:
+    cast = cast_to(to)
+    if cast.rounding is Rounding.STOCHASTIC:
+        raise InputError(
+            f"gradient {cast}: fake quantization draws nothing; call fpemu.torch.round with a seed"
+        )
+    return cast_text(cast)
+
+
 def amax_of(x: torch.Tensor, axis: int | None = None) -> torch.Tensor:
     """Return the largest magnitude among the finite numbers, for each index of an axis if given.
 
@@ -137,15 +146,20 @@ class FakeQuantize(nn.Module):
     ) -> None:
         super().__init__()
         self.grid = make_grid(to, overflow=overflow, rounding=rounding, subnormals=subnormals)
-        if isinstance(self.grid, Integer) and (rounding or subnormals):
-            raise InputError(f"{self.grid}: integers are rounded to nearest; give no rules")
-        if not 0 < momentum <= 1:
-            raise InputError(f"momentum={momentum!r}: must be above 0 and at most 1")
+        saturates = overflow in (None, Overflow.SATURATE, Overflow.SATURATE.value)
+        if isinstance(self.grid, Integer) and (rounding or subnormals or not saturates):
+            raise InputError(
+                f"{self.grid}: integers are rounded to nearest and saturate; give no rules"
+            )
+        if not isinstance(momentum, int | float) or not 0 < momentum <= 1:
+            raise InputError(f"momentum={momentum!r}: must be a number above 0 and at most 1")
+        if axis is not None and type(axis) is not int:
+            raise InputError(f"axis={axis!r}: must be an int, or None for the whole tensor")
         wide = self.grid.bits > 8
         self.scale = _member(Scale, scale or (Scale.ONE if wide else Scale.REAL))
         self.observer = _member(Observer, observer)
         self.axis, self.momentum, self.clip = axis, float(momentum), clip
-        self.gradient = "" if gradient is None else cast_text(cast_to(gradient))
+        self.gradient = "" if gradient is None else _gradient(gradient)
         self._ready = False
         if self.observer is not Observer.CURRENT:
             self.register_buffer("amax", torch.zeros(() if axis is None else 0))

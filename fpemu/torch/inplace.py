@@ -1,4 +1,4 @@
-"""In place: a tensor's own memory through a Cast, the one spot where tensors become arrays."""
+"""In place: an emulated tensor's own memory through a Cast, where it becomes an array."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class Draws:
     """Where stochastic casts take their random bits: a seed, and how many were drawn so far."""
 
     def __init__(self, seed: int | None) -> None:
+        if seed is not None and (type(seed) is not int or not 0 <= seed < 2**64):
+            raise InputError(f"seed={repr(seed)[:80]}: must be an int from 0 to {2**64 - 1}")
         self.seed = seed
         self.offset = 0
 

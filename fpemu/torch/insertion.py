@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import TracebackType
@@ -165,6 +165,8 @@ def _chosen(name: str, only: str | Sequence[str], skip: str | Sequence[str]) -> 
 
 def _matches(name: str, patterns: str | Sequence[str]) -> bool:
     each = (patterns,) if isinstance(patterns, str) else patterns
+    if not isinstance(each, Iterable) or not all(isinstance(one, str) for one in each):
+        raise InputError(f"{repr(patterns)[:80]}: only= and skip= are patterns of module names")
     return any(fnmatchcase(name, pattern) for pattern in each)
 
 

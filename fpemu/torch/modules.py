@@ -30,6 +30,7 @@ class Modules:
         self.state = state
         self.model = weakref.ref(model) if model is not None else None
         self._handles: list[Any] = []
+        self._marks: list[tuple[dict[int, bool], int]] = []  #: in models, and their keys
         self._running: list[tuple[Module, str | None]] = []
         self._names: weakref.WeakKeyDictionary[Module, str] = weakref.WeakKeyDictionary()
         policy = state.policy
@@ -45,13 +46,22 @@ class Modules:
             self._name(model)
             for module in model.modules():
                 self._adopt(module)
-            self._handles.append(
-                model.register_forward_pre_hook(self._keywords, with_kwargs=True)
-            )
+            self._see_keywords(model)
         self._handles.append(hooks.register_module_forward_pre_hook(self._before))
         self._handles.append(hooks.register_module_forward_hook(self._after, always_call=True))
 
+    def _see_keywords(self, model: Module) -> None:
+        """Hook into a model's keywords by a mark in it: a hook in it would be copied with it."""
+        handle = hooks.register_module_forward_pre_hook(self._keywords)
+        marks = model._forward_pre_hooks_with_kwargs
+        marks[handle.id] = True
+        self._handles.append(handle)
+        self._marks.append((marks, handle.id))
+
     def remove(self) -> None:
+        for marks, key in self._marks:
+            marks.pop(key, None)
+        self._marks.clear()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -69,6 +79,8 @@ class Modules:
     # --- hooks ---------------------------------------------------------------------------------
 
     def _before(self, module: Module, args: Any) -> Any:
+        if not self.state.is_here():
+            return None
         outermost = self._is_model(module)
         if not self._running and module not in self._names:
             self._name(module)
@@ -80,6 +92,8 @@ class Modules:
         return None
 
     def _after(self, module: Module, args: Any, output: Any) -> Any:
+        if not self.state.is_here():
+            return None
         while self._running:  # a module that raised before its hooks ran is left behind
             last, self.state.module = self._running.pop()
             if last is module:
@@ -88,8 +102,12 @@ class Modules:
             return self._cast(output, self._outputs)
         return None
 
-    def _keywords(self, module: Module, args: Any, kwargs: Any) -> Any:
-        return (args, self._cast(kwargs, self._inputs)) if self._inputs is not None else None
+    def _keywords(self, module: Module, args: Any, kwargs: Any = None) -> Any:
+        if kwargs is None or self._inputs is None or not self._is_model(module):
+            return None  # a copy of the model has its mark
+        if not self.state.is_here():
+            return None
+        return args, self._cast(kwargs, self._inputs)
 
     def _is_model(self, module: Module) -> bool:
         return not self._running if self.model is None else module is self.model()

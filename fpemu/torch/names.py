@@ -7,7 +7,6 @@ from functools import cache
 
 import torch
 
-from fpemu.torch.foreign import foreign_names
 from fpemu.torch.words import words
 
 __all__ = ["ALIAS_RESULTS", "FACTORIES", "RECURRENT", "STRAIGHT", "aten_operations",
@@ -93,8 +92,7 @@ def operation_of(name: str, listed: Container[str]) -> str:
         return name
     plain = name.removeprefix("special_")
     other = _MADE_OF.get(plain, plain)
-    elsewhere = (n for known in (plain, other) for n in foreign_names(known) if n in listed)
-    return other if other in listed else next(elsewhere, plain)
+    return other if other in listed else plain
 
 
 @cache

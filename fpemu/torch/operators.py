@@ -77,7 +77,7 @@ def _rounded(x: torch.Tensor, text: str, seed: int | None, *rest: Any) -> torch.
 
 
 def _compute(x: torch.Tensor, out: torch.Tensor, cast: Cast, **draws: Any) -> None:
-    """Round x into out: the one place where tensors become arrays."""
+    """Round x into out, as arrays; `fpemu.torch.inplace` is what emulation has for this."""
     if x.device.type == "cpu":
         round_array(x.numpy(), cast, out=out.numpy(), **draws)
     elif x.device.type == "cuda":

@@ -21,7 +21,7 @@ Tensor = torch.Tensor
 class Optimizers:
     """Hooks around every optimizer's step.
 
-    Steps are those of the first optimizer that makes one, until `Emulation.step` is called.
+    Steps are those of the first optimizer that makes one, until `Emulation.step` is set.
     """
 
     def __init__(self, state: State, modules: Modules) -> None:
@@ -44,8 +44,9 @@ class Optimizers:
         self.state.leave_optimizer()
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        state = self.state
-        tags = state.tags
+        state, tags = self.state, self.state.tags
+        if not state.is_here():
+            return
         plain = not self._has_format() and _closure(args, kwargs) is None
         for parameter in _parameters(optimizer):
             gradient, own = parameter.grad, tags.of(parameter)
@@ -55,6 +56,8 @@ class Optimizers:
         state.enter_optimizer(sys._getframe(1), plain)
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not self.state.is_here():
+            return
         self.state.leave_optimizer()
         self._hold(optimizer)
         if self._first is None:

@@ -254,13 +254,14 @@ _FLOAT16 = {name: recipe for name, recipe in _BFLOAT16.items() if name != "huber
 _DEVICES = ("cpu", "cuda")
 
 
-def recipes_of(policy: Policy, device: str | None) -> dict[str, Recipe]:
+def recipes_of(policy: Policy, device: str | torch.device | None) -> dict[str, Recipe]:
     """Return the recipes of a device's kernels: ATen's name -> recipe.
 
     device: "cpu" or "cuda"; None: the one that the policy's name speaks of, otherwise "cuda".
     """
     if device is None:
         device = "cpu" if policy.name.startswith("torch.autocast.cpu.") else "cuda"
+    device = device.type if isinstance(device, torch.device) else device
     if device not in _DEVICES:
         hint = did_you_mean(str(device)[:64], _DEVICES)
         raise InputError(f"device {str(device)[:80]!r}: {hint}choose 'cpu' or 'cuda'")

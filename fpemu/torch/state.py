@@ -10,6 +10,7 @@ from types import FrameType
 from typing import NamedTuple
 
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from fpemu.cast import Cast, Rounding
 from fpemu.policies import Policy, Rule
@@ -91,6 +92,13 @@ class State:
         self.leave_optimizer()
 
     # --- phases ----------------------------------------------------------------------------
+
+    def is_here(self) -> bool:
+        """Whether what runs now is emulated by this: PyTorch's hooks are those of all threads."""
+        if self.off:  # another emulation has this one's place
+            return False
+        stack = _get_current_dispatch_mode_stack()
+        return any(getattr(mode, "state", None) is self for mode in stack)
 
     def is_forward(self) -> bool:
         """Whether a policy's rules apply: not in backward passes nor in optimizers' steps.

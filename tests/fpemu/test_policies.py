@@ -31,7 +31,7 @@ from fpemu.policies import (
     operation_names,
     rules,
 )
-from fpemu.policies.in_torch import COUNTERPARTS
+from fpemu.policies.in_torch import COUNTERPARTS, left_out
 
 each_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=list(POLICIES))
 
@@ -434,6 +434,16 @@ def test_in_torch(policy):
     assert all(getattr(got, f.name) == getattr(policy, f.name) for f in others)
 
 
+@each_policy
+def test_left_out_are_the_rules_without_a_counterpart(policy):
+    framework = policy.name.partition(".")[0]
+    table = COUNTERPARTS.get(framework, dict.fromkeys(policy.operations))
+    lost = left_out(policy)
+    assert not set(lost) & set(table)
+    kept = set(policy.operations) - set(lost) - set(table)
+    assert all(policy.rule(name) is policy.otherwise for name in kept)
+
+
 def test_in_torch_keeps_what_you_added():
     own = in_torch(find_policy("keras.mixed_float16; float32: gelu BatchNormalization"))
     assert own.rule("gelu") is own.rule("batch_norm") is Rule.FLOAT32
@@ -490,6 +500,10 @@ REFUSED = [
     (lambda: Override.from_json({"to": "fp16", "modul": "x"}), "did you mean 'module'?"),
     (lambda: rules(lower="a", float32="a"), "operation 'a' is in two lists"),
     (lambda: operation_names("pytorch"), "did you mean 'torch'?"),
+    (lambda: Policy("x", "fp16", keep_modules=3), "policy 'x' keep_modules 3: must be a list"),
+    (lambda: Policy("x", "fp16", overrides=None), "policy 'x' overrides None: must be a list"),
+    (lambda: in_torch("torch.half"), "policy 'torch.half': give a Policy, as find_policy returns"),
+    (lambda: check_operations("torch.half", ()), "policy 'torch.half': give a Policy"),
     (lambda: find_policy("torch.half; lower: sofmax", frozenset({"softmax"})),
      "unknown operation 'sofmax'; did you mean 'softmax'?"),
     (lambda: find_policy("torch.half; override: to=fp16 operation=sofm*", frozenset({"softmax"})),

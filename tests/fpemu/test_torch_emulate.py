@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
+import pickle
+import threading
 import weakref
 from typing import Any
 
@@ -583,12 +585,89 @@ def test_policies_of_other_frameworks(policy: str) -> None:
     assert len(emulation.not_emulated) == (0 if whole or loss else 1)
 
 
+def test_other_frameworks_lists_hold_as_in_torch_says() -> None:
+    """Not by a table of its own: MXNet lowers addmm and products, and has det in float32."""
+    low = torch.eye(3)
+    with emulate("mxnet.amp.float16") as emulation:
+        results = [low @ low, torch.addmm(low, low, low), torch.linalg.det((low + 0).half())]
+        assert named(emulation, *results) == ["float16", "float16", "float32"]
+    (left_out,) = emulation.not_emulated
+    assert "PyTorch has no operation for" in left_out
+    with emulate("keras.mixed_float16") as emulation:
+        loss = F.hinge_embedding_loss(low.half(), torch.ones(3, 3))
+        assert named(emulation, loss) == ["float32"]
+
+
 def test_functions_in_python_that_a_policy_lists() -> None:
     """Apex patches cross_entropy itself; the dispatcher has cross_entropy_loss."""
     with emulate("apex.O1") as emulation:
         low = torch.randn(4, 3).half()
         assert named(emulation, F.cross_entropy(low, torch.arange(4) % 3)) == ["float32"]
         assert named(emulation, F.normalize(low), F.relu(low)) == ["float32", "float16"]
+
+
+def by_method(x: Any, dtype: Any) -> Any:
+    return x.softmax(-1, dtype)
+
+
+CONVERTING = {
+    "softmax": lambda x, dtype: torch.softmax(x, -1, dtype=dtype),
+    "log_softmax": lambda x, dtype: torch.special.log_softmax(x, -1, dtype=dtype),
+    "F.softmax": lambda x, dtype: F.softmax(x, -1, dtype=dtype),
+    "F.softmin": lambda x, dtype: F.softmin(x, -1, dtype=dtype),
+    "by position": by_method,
+}
+
+
+@pytest.mark.parametrize("function", CONVERTING)
+@pytest.mark.parametrize("policy", ["torch.bfloat16", FP16, CPU])
+def test_softmax_in_a_dtype_of_its_own(function: str, policy: str) -> None:
+    """As attention does it: softmax(scores, dtype=float32), whose gradient is narrow again."""
+    torch.manual_seed(0)
+    values, upper = torch.randn(64, 8), torch.randn(64, 8)
+    real = values.bfloat16().requires_grad_()
+    expected = CONVERTING[function](real, torch.float32)
+    expected.backward(upper)
+    source = values.clone().requires_grad_()
+    with emulate(policy) as emulation:
+        narrow = source.bfloat16()
+        narrow.retain_grad()
+        got = CONVERTING[function](narrow, torch.float32)
+        got.backward(upper)
+        assert named(emulation, got, narrow.grad) == ["float32", "bfloat16"]
+    assert same(got, expected)
+    assert same(narrow.grad, real.grad.float())
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")  # PyTorch's, of what it does in one kernel
+@pytest.mark.parametrize("weight", [None, "float32", "bfloat16"])
+def test_rms_norm_is_float32_inside_and_narrow_outside(weight: str | None) -> None:
+    torch.manual_seed(0)
+    values, upper, gain = torch.randn(64, 8) * 3, torch.randn(64, 8), torch.rand(8)
+    real = [values.bfloat16()]
+    if weight is not None:
+        real.append(gain.to(getattr(torch, weight)))
+    for tensor in real:
+        tensor.requires_grad_()
+    expected = F.rms_norm(real[0], (8,), *real[1:])
+    expected.backward(upper.bfloat16())
+    ours = [t.detach().float().requires_grad_() for t in real]
+    with emulate("torch.bfloat16", device="cpu") as emulation:
+        x = ours[0].bfloat16()
+        w = [t.bfloat16() if weight == "bfloat16" else t for t in ours[1:]]
+        got = F.rms_norm(x, (8,), *w)
+        got.backward(upper.bfloat16())
+        assert named(emulation, got) == ["bfloat16"]
+    assert same(got, expected.float())
+    assert same(ours[0].grad, real[0].grad.float())
+    for mine, true in zip(ours[1:], real[1:], strict=True):  # a sum over rows
+        torch.testing.assert_close(mine.grad, true.grad.float(), rtol=2**-8, atol=0)
+
+
+def test_softmax_in_a_narrow_dtype_by_position() -> None:
+    with emulate("torch.half") as emulation:
+        assert named(emulation, by_method(torch.randn(3), torch.float16)) == ["float16"]
+        assert by_method(torch.randn(3).half(), torch.float64).dtype is torch.float64
 
 
 # --- what is not emulated -------------------------------------------------------------------------
@@ -766,6 +845,90 @@ def test_an_inner_emulation_takes_the_outer_ones_place() -> None:
     assert_nothing_is_left()
 
 
+def test_hooks_of_an_emulation_leave_what_is_not_its_own() -> None:
+    """PyTorch's hooks on all modules and optimizers run in other threads and emulations, too."""
+
+    def step() -> None:
+        for model in models:
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+            model(batch()[0]).sum().backward()
+            optimizer.step()
+
+    models = [network(), network()]
+    before = [copy.deepcopy(model.state_dict()) for model in models]
+    with emulate("torch.half") as half:
+        thread = threading.Thread(target=step)
+        thread.start()
+        thread.join()
+        with emulate("apex.O0") as inner:
+            step()
+        assert (half.step, inner.step) == (0, 1)
+        for model, state in zip(models, before, strict=True):
+            assert all(same(p, state[name]) for name, p in model.named_parameters())
+        step()
+        assert half.step == 1
+    assert same(models[0][0].weight, through(before[0]["0.weight"], "fp16"))
+
+
+def test_a_model_is_copied_and_pickled_while_it_is_emulated() -> None:
+    model = network()
+    with emulate("torch.half", model=model) as emulation:
+        model(batch()[0])
+        copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+        for made in copies:
+            assert same(made[0].weight, model[0].weight)
+            made(batch()[0])
+        assert named(emulation, copies[0][0].weight) == ["float16"]
+    assert not model._forward_pre_hooks_with_kwargs
+    assert_nothing_is_left()
+
+
 def test_a_format_is_asked_of_float32_tensors() -> None:
     with pytest.raises(InputError, match="carries no format"):
         emulate(FP16).format(torch.arange(3))
+    with pytest.raises(InputError, match=r"list: give a torch\.Tensor"):
+        emulate(FP16).format([1.0])
+
+
+def test_what_was_not_entered_last_is_not_left() -> None:
+    outer, inner = emulate(FP16), emulate(CPU)
+    with pytest.raises(InputError, match="is not what this thread entered last"):
+        outer.__exit__(None, None, None)
+    with outer, inner:
+        with pytest.raises(InputError, match="is not what this thread entered last"):
+            outer.__exit__(None, None, None)
+        assert named(inner, torch.ones(2, 2) @ torch.ones(2, 2)) == ["bfloat16"]
+    assert_nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": [nn.Linear(2, 2)]}, r"give a torch\.nn\.Module, or leave it out"),
+        ({"model": nn.Linear}, r"give a torch\.nn\.Module, or leave it out"),
+        ({"seed": -1}, "seed=-1: must be an int from 0"),
+        ({"seed": "a"}, "seed='a': must be an int from 0"),
+        ({"seed": True}, "seed=True: must be an int from 0"),
+    ],
+    ids=str,
+)
+def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        emulate(FP16, **options)
+
+
+def test_a_device_of_torch_is_a_device() -> None:
+    """CPU kernels round the number first, to half a step of bfloat16: a tie."""
+    for device, expected in (("cpu", 1.0), ("cuda", 1.0078125)):
+        with emulate("torch.bfloat16", device=torch.device(device)):
+            assert (torch.ones(2).bfloat16() + 0.00390625 * 1.001).tolist() == [expected] * 2
+
+
+def test_a_copy_of_a_tensor_has_its_format() -> None:
+    with emulate("torch.half") as emulation:
+        x, wide = torch.randn(3).half(), torch.randn(3)
+        assert named(emulation, copy.deepcopy(x), copy.deepcopy([wide])[0]) == [
+            "float16", "float32",
+        ]  # fmt: skip
+        assert copy.deepcopy(torch.eye(2).to_sparse()).is_sparse
+        assert copy.deepcopy(torch.arange(2)).tolist() == [0, 1]

@@ -315,6 +315,11 @@ def test_shown_as_what_it_is() -> None:
         ({"to": "int8", "momentum": 0}, "momentum=0"),
         ({"to": "int8", "rounding": "up"}, "integers are rounded to nearest"),
         ({"to": "fp16", "gradient": "nope"}, "nope"),
+        ({"to": "fp16", "gradient": "e5m2:stochastic"}, "draws nothing; call fpemu.torch.round"),
+        ({"to": "int8", "overflow": "ieee"}, "integers are rounded to nearest and saturate"),
+        ({"to": "int8", "momentum": "a"}, "momentum='a': must be a number above 0"),
+        ({"to": "int8", "axis": (0, 1)}, "must be an int, or None for the whole tensor"),
+        ({"to": "int8", "axis": True}, "must be an int, or None for the whole tensor"),
     ],
     ids=str,
 )
@@ -617,6 +622,9 @@ def test_prepare_twice_or_for_nothing_is_refused() -> None:
         prepare(net)
     with pytest.raises(InputError, match="nothing to quantize"):
         prepare(net, weights="int8", only=["nowhere"])
+    for names in ({"only": 3}, {"skip": None}, {"skip": [3]}, {"only": b"0"}):
+        with pytest.raises(InputError, match="patterns of module names"):
+            prepare(nn.Linear(2, 2), weights="int8", **names)
     with pytest.raises(FpemuError, match="int9x"):
         prepare(net, weights="int8", activations="int9x")
     with pytest.raises(InputError, match=r"Tensor: give a torch\.nn\.Module"):
