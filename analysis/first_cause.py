@@ -95,7 +95,7 @@ class FirstCause:
         """The cause in one line."""
         what = WHATS[self.what] + (f" in {self.to}" if self.to else "")
         where = f" of {self.module}" if self.module else ""
-        amounts = f"{_number(self.amax_in)} in, {self._out()} out"
+        amounts = f"{self._in()} in, {_odd(self.nan, self.inf) or _number(self.amax_out)} out"
         return (
             f"{what} at step {self.step}, {self.phase}, in {self.operation}{where} "
             f"({self.source}): {amounts}"
@@ -148,11 +148,9 @@ class FirstCause:
                 "restore the trace from a copy"
             ) from None
 
-    def _out(self) -> str:
-        if self.nan or self.inf:
-            found = [f"{n} {word}" for n, word in ((self.nan, "NaN"), (self.inf, "inf")) if n]
-            return " and ".join(found)
-        return _number(self.amax_out)
+    def _in(self) -> str:
+        nan, inf = sum(one.nan for one in self.inputs), sum(one.inf for one in self.inputs)
+        return _odd(nan, inf) or _number(self.amax_in)
 
     def _kind(self) -> str:
         return self.kind.replace("_", " ")
@@ -182,13 +180,18 @@ def causes_in(events: Iterable[Event]) -> tuple[FirstCause, ...]:
     return tuple(sorted(firsts.values(), key=lambda cause: (cause.caught, cause.step)))
 
 
+def _odd(nan: int, inf: int, joined: str = " and ") -> str:
+    return joined.join(f"{n} {word}" for n, word in ((nan, "NaN"), (inf, "inf")) if n)
+
+
 def _number(value: float | None) -> str:
     return "nothing" if value is None else f"{value:.6g}"
 
 
 def _line(seen: Glimpse) -> str:
-    odd = [f"{n} {word}" for n, word in ((seen.nan, "NaN"), (seen.inf, "inf")) if n]
     words = dict.fromkeys(filter(None, (seen.kind.replace("_", " "), seen.operation)))
     told = [word for word in words if word != seen.name]
     what = f"{seen.name} ({', '.join(told)})" if told else seen.name
-    return f"    {what}: " + ", ".join([f"amax {seen.amax:.6g}", *odd])
+    return f"    {what}: " + ", ".join(
+        filter(None, (f"amax {seen.amax:.6g}", _odd(seen.nan, seen.inf, ", ")))
+    )

@@ -30,7 +30,7 @@ from fpemu.analysis.collect.operations import (
     operation_of,
     tensors_in,
 )
-from fpemu.analysis.collect.places import Place, find_place
+from fpemu.analysis.collect.places import Place, find_place, is_ours
 from fpemu.analysis.collect.products import take_inputs
 from fpemu.analysis.collect.sample import Sample, Site
 from fpemu.analysis.collect.weights import Weights
@@ -183,9 +183,9 @@ class Forward:
         fresh = [
             (label, tensor)
             for label, tensor in several
-            if is_counted(tensor) and self._sample.current(tensor) is None
+            if is_counted(tensor) and not _is_leaf(tensor) and self._sample.current(tensor) is None
         ]
-        if not fresh or (in_backward() and not torch.is_grad_enabled()):
+        if not fresh or is_ours(2) or (in_backward() and not torch.is_grad_enabled()):
             return
         given = (*args, *kwargs.values()) if kwargs else args
         inputs = [tensor for tensor in tensors_in(given) if is_counted(tensor)]
@@ -236,7 +236,7 @@ class Forward:
         for k, (where, tensor) in enumerate(fresh):
             name = f"{label}{where or f'[{k}]'}" if several else label
             site = Site(name, operation.name, module, place)
-            given = partial(is_given, self._sample, operation.name, args, kwargs)
+            given = partial(is_given, self._sample, operation, args, kwargs)
             self._computed(site, tensor, inputs, facts, given, operation.matmul)
 
     def _label(self, operation: Operation, call: _Call | None, module: str, place: Place) -> str:
@@ -301,6 +301,11 @@ class Forward:
         site.value = self._sample.take(
             site.name, "activation", tensor, numbers, "forward", site.operation, origin
         )
+
+
+def _is_leaf(tensor: torch.Tensor) -> bool:
+    """Whether gradients end at a tensor: a weight being initialised, an input that was drawn."""
+    return tensor.requires_grad and tensor.is_leaf
 
 
 def _narrowed(before: torch.Tensor, after: torch.Tensor) -> bool:

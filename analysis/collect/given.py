@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from fpemu.analysis.collect.framework import torch
-from fpemu.analysis.collect.operations import tensors_in
+from fpemu.analysis.collect.operations import Operation, tensors_in
 from fpemu.analysis.collect.sample import Numbers, Sample
 
 __all__ = ["is_given", "is_mask"]
@@ -22,18 +22,22 @@ _FILLS = frozenset((
 
 
 def is_mask(numbers: Numbers) -> bool:
-    """Say whether a tensor holds what masks are filled with."""
-    return bool(numbers.tally.inf) or numbers.moments.amax >= _HUGE
+    """Say whether a tensor holds what masks are filled with; NaN comes of something else."""
+    tally, moments = numbers
+    return not tally.nan and (bool(tally.inf) or moments.amax >= _HUGE)
 
 
-def is_given(sample: Sample, operation: str, args: Any, kwargs: Any) -> bool:
+def is_given(sample: Sample, operation: Operation, args: Any, kwargs: Any) -> bool:
     """Say whether an operation was handed an infinity: as a filling, or in a constant tensor.
 
     A tensor counts as constant if the step has not computed it and it takes no gradient. What is
-    computed from a tensor that was masked before is masked too.
+    computed from a tensor that was masked before is masked too. A matrix product is no way to put
+    a mask on: infinities in its input are bad data.
     """
+    if operation.matmul:
+        return False
     values = [*(args or ()), *(kwargs or {}).values()]
-    least = _HUGE if operation.rstrip("_") in _FILLS else math.inf
+    least = _HUGE if operation.name.rstrip("_") in _FILLS else math.inf
     if any(isinstance(value, float | int) and abs(value) >= least for value in values):
         return True
     return any(_holds(sample, tensor) for tensor in tensors_in(values))

@@ -59,6 +59,8 @@ class Names:
     def add(self, model: torch.nn.Module) -> None:
         """Take one model more; a second one, and those after it, are named by their class."""
         kind, taken = type(unwrapped(model)).__name__, set(self._models)
+        if "" in taken:  # its own operations go by its class
+            taken.add(type(unwrapped(self._models[""])).__name__)
         choices = ["", kind, *(f"{kind}{k}" for k in range(2, len(taken) + 3))]
         name = choices[0] if not taken else next(c for c in choices[1:] if c not in taken)
         self._models[name] = model
@@ -95,6 +97,8 @@ def models_of(model: Any) -> dict[str, torch.nn.Module]:
         named = dict(zip(_class_names(given), given, strict=True))
     else:
         named = {"": model}
+    if not named:
+        raise InputError(f"model {model!r}: holds no model; give one, or None to have all found")
     for value in named.values():
         if not isinstance(value, torch.nn.Module):
             raise InputError(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import fpemu
 from fpemu.analysis.collect.framework import torch
 
-__all__ = ["Place", "find_place"]
+__all__ = ["Place", "find_place", "is_ours"]
 
 _OURS = os.path.dirname(os.path.abspath(fpemu.__file__))
 _INSIDE = tuple(
@@ -68,6 +68,19 @@ def find_place(depth: int) -> Place:
             file, line = code.co_filename, frame.f_lineno
         frame = frame.f_back
     return Place(file, line, tuple(steps))
+
+
+def is_ours(depth: int) -> bool:
+    """Say whether fpemu itself called, `depth` frames up: an emulation that rounds a weight.
+
+    Modes of ours that hand on what somebody else called do not count.
+    """
+    frame: FrameType | None = sys._getframe(depth + 1)
+    ours = False
+    while frame is not None and _ours(frame.f_code.co_filename):
+        ours = frame.f_code.co_name != "__torch_function__"
+        frame = frame.f_back
+    return ours
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from fpemu.analysis.collect.framework import torch
-from fpemu.analysis.store import PathLike
+from fpemu.analysis.store import PathLike, real_path
 
 __all__ = ["own_path", "rank_and_world"]
 
@@ -25,7 +25,9 @@ def own_path(path: PathLike, rank: int, world: int) -> str:
     >>> own_path("out/run.fpemu", 1, 2), own_path("run.fpemu", 0, 1)
     ('out/run-rank1.fpemu', 'run.fpemu')
     """
+    real_path(path)  # refuses what is no path
+    text = os.fsdecode(path)
     if world == 1:
-        return os.fspath(path)
-    stem, suffix = os.path.splitext(os.fspath(path))
+        return text
+    stem, suffix = os.path.splitext(text)
     return f"{stem}-rank{rank}{suffix}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -63,15 +64,36 @@ def read_settings(
         _choice("stop_on", stop, tuple(STOPS))
     return Settings(
         every=_count("every", every, 1),
-        kinds=frozenset(map(check_kind, several("kinds", kinds, str) if kinds else KINDS)),
+        kinds=frozenset(KINDS if kinds is None else _kinds(kinds)),
         matmul=_choice("tensors", tensors, _TENSORS) == "matmul",
         to=None if to is None else make_cast(to),
         stop_on=frozenset(what for stop in stops for what in STOPS[stop]),
         lead_up=_count("lead_up", lead_up, 0),
-        skip=tuple(several("skip", skip, str)) if skip else (),
+        skip=_patterns(skip),
         skip_unsupported=_choice("unsupported", unsupported, _UNSUPPORTED) == "skip",
-        evaluation=bool(evaluation),
+        evaluation=_flag("evaluation", evaluation),
     )
+
+
+def _kinds(kinds: str | Iterable[str]) -> list[str]:
+    asked = [check_kind(kind) for kind in several("kinds", kinds, str)]
+    if not asked:
+        raise InputError(f"kinds={kinds!r}: names no kind; give one at least, or None for all")
+    return asked
+
+
+def _patterns(skip: Any) -> tuple[str, ...]:
+    patterns = several("skip", skip, str)
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise InputError(f"skip={pattern!r:.40}: must be text, such as '*.norm*'")
+    return tuple(patterns)
+
+
+def _flag(what: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"{what}={value!r:.40}: must be True or False")
+    return value
 
 
 def _choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
@@ -82,6 +104,7 @@ def _choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def _count(what: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{what}={value!r:.40}: must be an int from {least} on")
+    most = sys.maxsize
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError(f"{what}={value!r:.40}: must be an int from {least} to {most}")
     return value

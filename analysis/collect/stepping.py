@@ -23,8 +23,9 @@ class Stepping:
     """Calls back before and after the steps of the optimizers that matter.
 
     Those are the given ones, or all that `matters` says yes to. A training step ends with the
-    last of the given ones, else with the first that was met; another that steps twice meanwhile
-    takes its place. It is the only thing that stays attached on steps that are not recorded.
+    last of the given ones, else with the first that was met, until it comes round again: then with
+    the one before it. Another that steps twice meanwhile takes its place. It is the only thing that
+    stays attached on steps that are not recorded.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Stepping:
         self._matters, self._before, self._after = matters, before, after
         self._last = self._given[-1] if self._given else None
         self._others: list[weakref.ref[Optimizer]] = []
+        self._round_known = bool(self._given)
         self._handles: list[Any] = []
 
     def install(self) -> None:
@@ -64,6 +66,9 @@ class Stepping:
         if self._last is None or self._last() is None:
             self._last = weakref.ref(optimizer)
         ended = self._last() is optimizer
+        if ended and self._others and not self._round_known:  # the discriminator of two, say
+            self._last, ended, self._round_known = self._others[-1], False, True
+            self._others = []
         if not ended and not self._given:
             ended = any(ref() is optimizer for ref in self._others)
             self._last = weakref.ref(optimizer) if ended else self._last

@@ -234,12 +234,15 @@ def watch(
     models, optimizers = models_of(model), _optimizers(optimizer)
     _check_parameters(Names(models), settings)
     rank, world = rank_and_world()
+    given = {} if metadata is None else metadata
+    if not isinstance(given, Mapping):
+        raise InputError(f"metadata {given!r:.80}: must be a dict, such as {{'seed': 1}}")
     facts = {
+        **given,
         "watched": _shown(settings),
         "torch": torch.__version__,
         **({"to": settings.to.to_json()} if settings.to else {}),
         **({"rank": rank, "processes": world} if world > 1 else {}),
-        **dict(metadata or {}),
     }
     if path is None:
         trace = Trace(metadata=facts)

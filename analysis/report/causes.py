@@ -68,17 +68,20 @@ def render_causes(causes: Sequence[FirstCause], console: Console, limit: int) ->
 
 def _table(rows: Sequence[SeenRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), expand=False)
+    odd = any(not row.seen.normal for row in rows)  # else the names have the columns' room
     for title in ("", "tensor", "operation"):
         table.add_column(title, overflow="fold")
-    for title in ("amax", "NaN", "infinite", "values"):
+    for title in ("amax", *(("NaN", "infinite") if odd else ()), "values"):
         table.add_column(title, justify="right", no_wrap=True)
     last = ""
     for row in rows:
         seen = row.seen
-        name = Text.assemble(shorten(plain(seen.name)), " ", (kind_words(seen.kind), "dim"))
+        kind = kind_words(seen.kind) if seen.kind != seen.name else ""
+        name = Text.assemble(shorten(plain(seen.name)), " ", (kind, "dim"))
+        counts = (seen.nan, seen.inf, seen.total) if odd else (seen.total,)
         table.add_row(
             Text(row.part if row.part != last else "", "dim"), name, Text(plain(seen.operation)),
-            number(seen.amax), count(seen.nan), count(seen.inf), count(seen.total),
+            number(seen.amax), *map(count, counts),
         )  # fmt: skip
         last = row.part
     return table

@@ -69,7 +69,7 @@ def run(
     ended = _watched(script, args, options, policy)
     if ended.message:
         click.echo(ended.message, nl=False, err=True)
-    code = _report(files, to, fail_on)
+    code = _report(files, out, to, fail_on)
     sys.exit(ended.code or code)
 
 
@@ -96,8 +96,11 @@ def _emulated(policy: str | None) -> Iterator[None]:
         yield
 
 
-def _report(files: Files, to: str | None, fail_on: tuple[str, ...]) -> int:
-    """Write the report, print its verdict, and return 1 if it holds what --fail-on names."""
+def _report(files: Files, out: Path, to: str | None, fail_on: tuple[str, ...]) -> int:
+    """Write the report, print its verdict, and return 1 if it holds what --fail-on names.
+
+    Files are told of as in the folder `out`: the script may have left the one it is seen from.
+    """
     from rich.console import Console
 
     from fpemu.analysis.report.causes import render_causes
@@ -118,7 +121,8 @@ def _report(files: Files, to: str | None, fail_on: tuple[str, ...]) -> int:
         )  # fmt: skip
     render_verdict(found.verdict, console)
     render_causes(found.first_causes, console, limit=8)
-    click.echo(f"wrote {files.page}, {files.facts} and {files.trace}", err=True)
+    shown = [out / file.name for file in (files.page, files.facts, files.trace)]
+    click.echo("wrote {}, {} and {}".format(*shown), err=True)
     if cause := outcome.failing(Trace.load(files.trace), fail_on):
         click.echo(f"fpemu: --fail-on: {cause.headline}", err=True)
         return 1

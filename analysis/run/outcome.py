@@ -21,7 +21,7 @@ __all__ = ["Files", "failing", "prepare", "write_report"]
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where a run leaves what it found."""
+    """Where a run leaves what it found, wherever the script goes meanwhile."""
 
     trace: Path
     page: Path
@@ -59,7 +59,7 @@ def prepare(folder: Path) -> Files:
             f"cannot write to folder {str(folder)!r}: {error.strerror or error}; "
             "give another with --out"
         ) from None
-    files = Files.of(folder)
+    files = Files.of(folder.absolute())
     # only what an earlier run recorded is replaced
     if os.path.lexists(files.trace) and "watched" not in Trace.load(files.trace).metadata:
         raise InputError(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
-import runpy
 import signal
 import sys
 import traceback
+import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import NoReturn
 
+from fpemu.analysis.first_cause import FirstCauseError
 from fpemu.errors import InputError
 
 __all__ = ["Ended", "check_script", "run_script"]
@@ -46,18 +48,34 @@ def run_script(script: str, args: Sequence[str]) -> Ended:
     3
 
     An exception that it does not catch is code 1 with the traceback as the message, Ctrl-C 130,
-    SIGTERM 143.
+    SIGTERM 143; FirstCauseError, by which a watch stops it, is 1 with the cause in one line.
     """
+    file = os.path.abspath(script)  # as Python's own __file__; the script may leave the folder
     with _as_main(script, args), _terminable():
         try:
-            runpy.run_path(script, run_name="__main__")
+            _execute(file)
         except SystemExit as leaving:
             return _left(leaving)
+        except FirstCauseError as stopped:  # --stop-on: the report that follows has the rest
+            return Ended(1, f"fpemu: --stop-on: {stopped.cause.headline}\n")
         except KeyboardInterrupt as error:
-            return Ended(130, _traceback(error, script))
+            return Ended(130, _traceback(error, file))
         except BaseException as error:
-            return Ended(1, _traceback(error, script))
+            return Ended(1, _traceback(error, file))
     return Ended(0)
+
+
+def _execute(file: str) -> None:
+    """Execute a file as the module `__main__` (runpy would make sys.argv[0] absolute as well)."""
+    main, before = types.ModuleType("__main__"), sys.modules["__main__"]
+    main.__file__ = file
+    with io.open_code(file) as source:
+        code = compile(source.read(), file, "exec", dont_inherit=True)
+    sys.modules["__main__"] = main
+    try:
+        exec(code, main.__dict__)
+    finally:
+        sys.modules["__main__"] = before
 
 
 def _left(leaving: SystemExit) -> Ended:
@@ -100,9 +118,12 @@ def _terminable() -> Iterator[None]:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _traceback(error: BaseException, script: str) -> str:
-    """The traceback from the script on, as Python would have printed it."""
+def _traceback(error: BaseException, file: str) -> str:
+    """The traceback from the script on, as Python would have printed it.
+
+    A script that is no Python has run nothing: the error alone says where.
+    """
     first: TracebackType | None = error.__traceback__
-    while first and first.tb_frame.f_code.co_filename != script:
+    while first and first.tb_frame.f_code.co_filename != file:
         first = first.tb_next
-    return "".join(traceback.format_exception(type(error), error, first or error.__traceback__))
+    return "".join(traceback.format_exception(type(error), error, first))

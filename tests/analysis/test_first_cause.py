@@ -25,6 +25,7 @@ from fpemu.analysis.first_cause import (
     Glimpse,
     causes_in,
 )
+from fpemu.analysis.report.causes import render_causes
 from fpemu.errors import InputError
 
 TEXT = Path(__file__).read_text().splitlines()
@@ -124,6 +125,19 @@ def test_nan_that_came_in_is_propagated():
     assert [seen.name for seen in cause.inputs] == ["input", "first.weight"]
     assert cause.inputs[0].nan == 1
     assert "it came in already" in cause.explanation
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+def test_a_bad_batch_is_told_apart_from_a_mask(bad):
+    batch = torch.ones(2, 4)
+    batch[1, 2] = bad
+    layer = nn.Linear(4, 4)
+    with watch(layer) as run:
+        layer(batch).sum().backward()
+    cause = run.causes[0]
+    assert (cause.name, cause.role) == ("Linear", "propagator")
+    assert f": 1 {'NaN' if bad != bad else 'inf'} in, " in cause.headline
+    assert cause.inputs[0].name == "input"
 
 
 class InPlace(Block):
@@ -303,3 +317,14 @@ def test_a_report_without_causes_has_no_such_section():
     found = report.build(traced())
     assert found.first_causes == ()
     assert 'id="first-cause"' not in report.html.render(found, plots=False)
+
+
+def test_the_terminal_spends_no_columns_on_what_did_not_happen():
+    [overflow] = once(Block(), torch.full((2, 4), 33000.0), to="float16").causes
+    [nan] = once(Root(), torch.ones(2, 4)).causes[:1]
+    for cause, columns in ((overflow, False), (nan, True)):
+        console = Console(file=(out := io.StringIO()), width=80)
+        render_causes([cause], console, 8)
+        [titles] = [line for line in out.getvalue().splitlines() if " amax " in line]
+        assert ("infinite" in titles) is columns
+        assert "input input" not in out.getvalue()

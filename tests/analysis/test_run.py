@@ -157,8 +157,9 @@ def test_stop_on_stops_the_script(folder: Path):
     done = fpemu_run("--to", "float16", "--stop-on", "overflow", "train.py", "on", "4e4")
     assert done.exit_code == 1
     assert done.stdout.splitlines() == ["step 0", "step 1", "step 2"]
-    assert "FirstCauseError" in done.stderr
-    assert "before it:" in done.stderr
+    assert done.stderr.startswith("fpemu: --stop-on: overflow in float16 at step 3, forward, in ")
+    assert "Traceback" not in done.stderr
+    assert "before it" in done.stderr
     assert len(facts(folder)["first_causes"]) == 1
 
 
@@ -230,3 +231,43 @@ def test_run_script_restores_what_it_changed(folder: Path):
     before = list(sys.argv), list(sys.path), signal.getsignal(signal.SIGTERM)
     assert run_script("odd.py", ["a"]).code == 0
     assert (sys.argv, sys.path, signal.getsignal(signal.SIGTERM)) == before
+
+
+PLACES = """
+import os, sys, pickle
+import torch
+class Local: pass
+model = torch.nn.Linear(2, 1)
+model(torch.ones(1, 2)).sum().backward()
+pickle.dumps(Local())
+print(sys.argv[0], os.path.isabs(__file__), sys.modules["__main__"].Local is Local)
+os.mkdir("elsewhere"); os.chdir("elsewhere")
+"""
+
+
+def test_a_script_may_leave_its_folder(folder: Path):
+    (folder / "leave.py").write_text(PLACES)
+    main = sys.modules["__main__"]
+    done = fpemu_run("leave.py")
+    os.chdir(folder)
+    assert (done.exit_code, done.stdout) == (0, "leave.py True True\n"), done.stderr
+    assert "wrote fpemu-run/report.html" in done.stderr
+    assert facts(folder)["verdict"]["status"] == "safe"
+    assert sys.modules["__main__"] is main
+
+
+def test_what_is_no_python_is_told_as_python_tells_it(folder: Path):
+    (folder / "odd.py").write_text("x = (\n")
+    done = fpemu_run("odd.py")
+    assert done.exit_code == 1
+    said = done.stderr.partition("fpemu: nothing")[0].splitlines()
+    assert said[0] == f'  File "{folder / "odd.py"}", line 1'
+    assert said[-1] == "SyntaxError: '(' was never closed"
+
+
+def test_making_a_model_is_no_step_of_it(folder: Path):
+    assert fpemu_run("train.py", "on", "1").exit_code == 0
+    trace = Trace.load("fpemu-run/run.fpemu")
+    assert not [name for name in trace.names() if "uniform" in name]
+    (folder / "make.py").write_text("import torch; torch.nn.Linear(2, 2)\n")
+    assert "nothing was recorded" in fpemu_run("make.py").stderr

@@ -656,6 +656,12 @@ def test_skip_leaves_names_out():
         ({"lead_up": -1}, "lead_up=-1"),
         ({"unsupported": "ignore"}, "unsupported='ignore'"),
         ({"optimizer": "adam"}, "no torch.optim.Optimizer"),
+        ({"kinds": []}, "names no kind"),
+        ({"lead_up": 10**30}, "must be an int from 0 to"),
+        ({"skip": [5]}, "skip=5: must be text"),
+        ({"evaluation": "no"}, "evaluation='no': must be True or False"),
+        ({"metadata": 5}, "metadata 5: must be a dict"),
+        ({"path": 5}, "path 5: "),
     ],
 )
 def test_options_that_cannot_be_used(options, match):
@@ -667,6 +673,9 @@ def test_options_that_cannot_be_used(options, match):
 def test_models_that_are_none():
     with pytest.raises(InputError, match=r"no torch\.nn\.Module"):
         watch([1])
+    for none in ([], {}):
+        with pytest.raises(InputError, match="holds no model"):
+            watch(none)
 
 
 def test_a_watch_is_entered_once():
@@ -681,3 +690,38 @@ def test_importing_analysis_loads_no_framework():
     code = "import sys, fpemu.analysis, fpemu.analysis.collect; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_leaves_that_are_made_in_a_step_are_none_of_its_results():
+    lazy = nn.Sequential(nn.LazyLinear(3))
+    with watch(lazy) as run:
+        lazy(torch.randn(4, 2, requires_grad=True)).sum().backward()
+    names = run.trace.names()
+    assert "0" in names
+    assert not [name for name in names if "uniform" in name or "randn" in name]
+
+
+def test_what_an_emulation_itself_computes_is_no_operation_of_the_model():
+    emulate = pytest.importorskip("fpemu.torch", reason="emulation is not there").emulate
+    model = seeded(lambda: nn.Linear(4, 2))
+    with emulate("torch.half", model=model), watch(model) as run:
+        model(torch.randn(3, 4)).sum().backward()
+    labels = {r.name.partition("@")[0] for r in run.trace.records(kind="activation")}
+    assert labels == {"Linear", "sum"}
+
+
+def test_optimizers_that_take_turns_are_one_step():
+    """Two models that train each other; once the round is known a step has all of it."""
+    makes, judges = nn.Linear(2, 2), nn.Linear(2, 1)
+    of_makes, of_judges = sgd(makes), sgd(judges)
+    with watch(None, every=4) as run:
+        for _ in range(6):
+            made = makes(torch.ones(3, 2))
+            judges(made.detach()).mean().backward()
+            of_judges.step()
+            judges(made).mean().backward()
+            of_makes.step()
+    assert run.trace.steps() == [0, 4]
+    late = {record.key[:2] for record in run.trace.records(step=4)}
+    for name, weight in (("Linear", "weight"), ("Linear2", "Linear2.weight")):
+        assert {(name, "activation_gradient"), (weight, "update")} <= late
