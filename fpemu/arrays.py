@@ -10,7 +10,7 @@ import numpy as np
 from fpemu.catalog import FORMATS
 from fpemu.errors import InputError
 from fpemu.format import Format
-from fpemu.libraries.library import host_array
+from fpemu.libraries.library import host_array, one_line
 
 __all__ = [
     "check_out",
@@ -80,13 +80,8 @@ def read_array(x: Any) -> Array:
     if isinstance(x, np.ma.MaskedArray):
         raise InputError("masked array: the mask would be lost; pass x.data or x.filled(value)")
     x = host_array(x)
-    try:
+    with one_line(x, "give a rectangular array"):  # whatever an object's own __array__ raises
         return np.asarray(x)
-    except Exception as wrong:  # whatever an object's own __array__ raises
-        raise InputError(
-            f"{type(x).__name__}: cannot be read as an array ({_first_line(wrong)}); "
-            "give a rectangular array"
-        ) from None
 
 
 def read_dtype(dtype: Any) -> np.dtype[Any]:
@@ -96,10 +91,6 @@ def read_dtype(dtype: Any) -> np.dtype[Any]:
         return found.newbyteorder("=")
     except TypeError:
         raise InputError(f"dtype {dtype!r}: unknown; give np.float32 or np.float64") from None
-
-
-def _first_line(wrong: Exception) -> str:
-    return str(wrong).splitlines()[0][:120] if str(wrong) else type(wrong).__name__
 
 
 def _refusal(dtype: np.dtype[Any]) -> str:

@@ -36,7 +36,7 @@ def read_only(x: np.ndarray) -> np.ndarray:
         (np.array(["2020-01-01"], "M8[D]"), "dtype datetime64"),
         (np.array([1.0], np.longdouble), r"dtype (longdouble|float128).*astype\(np.float64\)"),
         (np.ma.masked_array([1.0], [True]), r"masked array: .*x.filled"),
-        ([[1.0, 2.0], [3.0]], "list: cannot be read as an array.*rectangular"),
+        ([[1.0, 2.0], [3.0]], "list: cannot be taken.*rectangular"),
         ({"a": 1.0}, "dtype object"),
         (np.zeros(2, [("a", "f4")]), "dtype"),
     ],
