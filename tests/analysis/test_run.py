@@ -128,12 +128,17 @@ def test_signals_end_the_script_and_not_the_report(folder: Path, number):
         [sys.executable, "-c", code, "run", "--every", "1", "train.py", "wait", "1"],
         env=os.environ | {"PYTHONPATH": str(Path(fpemu.__file__).parents[1])},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # in the background of a shell Ctrl-C is ignored, and so by all that is started there
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )  # fmt: skip
-    while "step 3" not in started.stdout.readline():
-        assert started.poll() is None
-    time.sleep(0.2)
-    started.send_signal(number)
-    _, error = started.communicate(timeout=60)
+    try:
+        while "step 3" not in started.stdout.readline():
+            assert started.poll() is None
+        time.sleep(0.2)
+        started.send_signal(number)
+        _, error = started.communicate(timeout=60)
+    finally:
+        started.kill()
     assert started.returncode == 128 + number, error
     assert "wrote" in error
     assert facts(folder)["verdict"]["status"] == "safe"
