@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from fpemu.kernels.plan import Plan
 from fpemu.kernels.pool import SMALL, run_chunks
 from fpemu.kernels.random import BLOCK, keys_of
 
-__all__ = ["Draws", "draws_of", "run"]
+__all__ = ["Draws", "blocks_of", "draws_of", "run"]
 
 Array = np.ndarray[Any, Any]
 
@@ -42,6 +43,15 @@ def draws_of(
     return Draws(
         _whole("seed", seed, 0, 2**64 - 1), _whole("offset", offset, 0, 2**63 - 1), bits
     )
+
+
+def blocks_of(draws: Draws, start: int, stop: int) -> Iterator[tuple[int, int, Any, Array]]:
+    """Yield (start, stop, first, keys) of the parts of a span that share a set of keys."""
+    while start < stop:
+        block, first = divmod(draws.offset + start, BLOCK)
+        end = min(stop, start + BLOCK - first)
+        yield start, end, np.uint32(first), keys_of(draws.seed, block)
+        start = end
 
 
 def _whole(name: str, value: Any, low: int, high: int) -> int:
@@ -112,12 +122,8 @@ def _run_flat(
         return
 
     def chunk(start: int, stop: int) -> None:
-        while start < stop:  # keys change every 2**32 elements
-            block, first = divmod(draws.offset + start, BLOCK)
-            end = min(stop, start + BLOCK - first)
-            keys = keys_of(draws.seed, block)
-            target = None if out is None else out[start:end]
-            loop.run(x[start:end], target, np.uint32(first), keys)
-            start = end
+        for begin, end, first, keys in blocks_of(draws, start, stop):
+            target = None if out is None else out[begin:end]
+            loop.run(x[begin:end], target, first, keys)
 
     run_chunks(chunk, x.size, threads)

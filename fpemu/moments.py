@@ -17,7 +17,7 @@ from fpemu.arrays import float32_words
 from fpemu.errors import InputError
 from fpemu.kernels.pool import run_chunks
 
-__all__ = ["Moments", "moments", "squared_error"]
+__all__ = ["Moments", "magnitude_of", "moments", "squared_error"]
 
 Array = np.ndarray[Any, Any]
 
@@ -143,8 +143,8 @@ def moments(x: Any, *, threads: int | None = None) -> Moments:
     count, mean, m2, m3, m4 = rows[0].tolist()
     largest, smallest = extremes[:, 0], extremes[:, 1]
     smallest = smallest[smallest > 0]
-    amax = _magnitude(int(largest.max()))
-    smallest_nonzero = _magnitude(int(smallest.min())) if smallest.size else 0.0
+    amax = magnitude_of(int(largest.max()))
+    smallest_nonzero = magnitude_of(int(smallest.min())) if smallest.size else 0.0
     return Moments(int(count), mean if count else math.nan, m2, m3, m4, amax, smallest_nonzero)
 
 
@@ -163,7 +163,7 @@ def _finite(name: str, value: object) -> float:
     return number
 
 
-def _magnitude(bits: int) -> float:
+def magnitude_of(bits: int) -> float:
     """Return a float32 from its bits, whatever the FPU is set to make of subnormals."""
     field, fraction = divmod(bits, 1 << 23)
     return math.ldexp(fraction + (1 << 23 if field else 0), max(field, 1) - 150)

@@ -18,12 +18,12 @@ import numpy as np
 
 from fpemu.arrays import narrow_format, result_dtype
 from fpemu.cast import Cast
-from fpemu.elementwise import Draws
+from fpemu.elementwise import Draws, blocks_of
 from fpemu.errors import InputError
 from fpemu.format import Format
+from fpemu.kernels.outcome import OUTCOMES
 from fpemu.kernels.params import WORDS, general_shape, params_of
 from fpemu.kernels.plan import Plan, decode_plan, plan
-from fpemu.kernels.random import BLOCK, keys_of
 from fpemu.libraries.library import Library, Place, library_of, out_of
 from fpemu.outcomes import Outcome, outcome_from, visible
 
@@ -45,11 +45,9 @@ def round_array(library: Library, x: Any, cast: Cast, draws: Draws | None, out: 
     wanted = result_dtype(given, cast.format)
     floats = _floats(library.dense(x, draws is not None))
     target = _target(library, floats, wanted, out, x)
-    own = narrow_format(wanted)
-    made = target if own is None else _own(floats).empty(floats, _own(floats).dtype(floats))
+    made = _wide(target, floats, _own(floats).dtype(floats))
     _run(_plan("round", floats, cast, draws), floats, made, draws)
-    if own is not None:  # exact: the dtype holds every result
-        _run(_plan("encode", made, Cast(own), None), made, target, None)
+    _narrow(made, target)
     return _finish(library, target, out)
 
 
@@ -63,22 +61,20 @@ def round_counted(
     wanted = result_dtype(library.dtype(x), cast.format)
     floats = _floats(library.dense(x, draws is not None))
     target = _target(library, floats, wanted, out, x)
-    own = narrow_format(wanted)
-    made = target if own is None else _own(floats).empty(floats, _own(floats).dtype(floats))
+    made = _wide(target, floats, _own(floats).dtype(floats))
     bits = 8 * _own(floats).dtype(floats).itemsize
     both = [params_of(c, bits, draws.bits if draws else 32) for c in (cast, visible(cast))]
     shapes = (general_shape(both[0].shape), general_shape(both[1].shape))
     constants = [np.array([*p.grid, *p.values], WORDS[bits].uint) for p in both]
     bounds, beyond = word_limits(cast, bits)
     source, to = words_of(floats), words_of(made)
-    counts = np.zeros((2, 8), np.int64)
+    counts = np.zeros((2, len(OUTCOMES)), np.int64)
     for start, stop, first, keys in _blocks(source.size, draws):
         counts += round_and_count(
             source.part(start, stop), to.part(start, stop), shapes, (constants[0], constants[1]),
             bounds, first, keys,
         )  # fmt: skip
-    if own is not None:
-        _run(_plan("encode", made, Cast(own), None), made, target, None)
+    _narrow(made, target)
     return _finish(library, target, out), outcome_from(counts, beyond)
 
 
@@ -99,11 +95,9 @@ def decode_array(
     dense = library.dense(codes, False)
     floats = _F64 if wanted == _F64 else _F32
     target = _target(library, dense, wanted, out, codes)
-    own = narrow_format(wanted)
-    made = target if own is None else _own(dense).empty(dense, floats)
+    made = _wide(target, dense, floats)
     _run(decode_plan(form, 8 * floats.itemsize, "cuda"), dense, made, None)
-    if own is not None:
-        _run(_plan("encode", made, Cast(own), None), made, target, None)
+    _narrow(made, target)
     return _finish(library, target, out)
 
 
@@ -159,6 +153,20 @@ def _floats(dense: Any) -> Any:
     return wide
 
 
+def _wide(target: Any, like: Any, floats: np.dtype[Any]) -> Any:
+    """What a loop writes floats to: the target, or an array of floats if it is of narrower ones."""
+    own = narrow_format(_own(target).dtype(target))
+    return target if own is None else _own(like).empty(like, floats)
+
+
+def _narrow(made: Any, target: Any) -> None:
+    """Encode what `_wide` made to its target; exact, as the target's dtype holds every result."""
+    if made is not target:
+        own = narrow_format(_own(target).dtype(target))
+        assert own is not None
+        _run(_plan("encode", made, Cast(own), None), made, target, None)
+
+
 def _plan(verb: str, x: Any, cast: Cast, draws: Draws | None) -> Plan:
     bits = 8 * _own(x).dtype(x).itemsize
     return plan(verb, cast, bits, draws.bits if draws else 32, "cuda")
@@ -174,16 +182,11 @@ def _run(loop: Plan, x: Any, made: Any, draws: Draws | None) -> None:
 
 
 def _blocks(size: int, draws: Draws | None) -> Any:
-    """Yield (start, stop, first, keys): keys change every 2**32 elements."""
+    """Yield (start, stop, first, keys): `blocks_of`, or all at once where nothing is drawn."""
     if draws is None:
         yield 0, size, np.uint32(0), (np.uint64(0),) * 6
         return
-    start = 0
-    while start < size:
-        block, first = divmod(draws.offset + start, BLOCK)
-        stop = min(size, start + BLOCK - first)
-        yield start, stop, np.uint32(first), keys_of(draws.seed, block)
-        start = stop
+    yield from blocks_of(draws, 0, size)
 
 
 def _target(library: Library, like: Any, dtype: np.dtype[Any], out: Any, x: Any) -> Any:

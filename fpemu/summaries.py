@@ -13,7 +13,7 @@ from fpemu.kernels.cpu_moments import BLOCK, COLUMNS
 from fpemu.kernels.cpu_summary import collect_loop, extent_loop, finish_loop
 from fpemu.kernels.cpu_tally import Scratch, block_loop
 from fpemu.kernels.pool import run_chunks
-from fpemu.moments import Moments, moments
+from fpemu.moments import Moments, magnitude_of, moments
 from fpemu.tallies import Tally, tally
 
 __all__ = ["summarize"]
@@ -98,10 +98,5 @@ def _moments(sums: list[float], low: int, high: int) -> Moments:
     # even powers of exact equals may come out a rounding below zero
     return Moments(
         int(count), mean if count else math.nan, max(m2, 0.0), m3, max(m4, 0.0),
-        _magnitude(high), _magnitude(low),
+        magnitude_of(high), magnitude_of(low),
     )  # fmt: skip
-
-
-def _magnitude(bits: int) -> float:
-    """A normal float32, or zero, from its bits."""
-    return math.ldexp((bits & 0x7FFFFF) + 0x800000, (bits >> 23) - 150) if bits else 0.0

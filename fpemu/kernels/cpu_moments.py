@@ -14,7 +14,7 @@ import numpy as np
 
 from fpemu.kernels.compile import inner, jit, source_stamp
 
-__all__ = ["BLOCK", "COLUMNS", "block_loop", "combine", "error_loop", "merge_loop"]
+__all__ = ["BLOCK", "COLUMNS", "block_loop", "combine", "error_loop", "merge_loop", "merge_rows"]
 
 _STAMP = source_stamp()
 
@@ -137,13 +137,12 @@ def block_loop() -> Loop:
 
 
 @cache
-def merge_loop() -> Loop:
-    """Return loop(rows): merge all into rows[0], as a balanced tree."""
+def merge_rows() -> Loop:
+    """Return merge(rows), for loops: merge all into rows[0], as a balanced tree."""
     join: Loop = inner(combine)
-    columns, stamp = len(COLUMNS), _STAMP
+    columns = len(COLUMNS)
 
-    def loop(rows):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018
+    def merge(rows):  # type: ignore[no-untyped-def]
         n = len(rows)
         while n > 1:
             for i in range(n // 2):
@@ -156,6 +155,18 @@ def merge_loop() -> Loop:
                 for column in range(columns):
                     rows[n // 2, column] = rows[n - 1, column]
             n = (n + 1) // 2
+
+    return inner(merge)
+
+
+@cache
+def merge_loop() -> Loop:
+    """Return loop(rows): merge all into rows[0], as a balanced tree."""
+    merge, stamp = merge_rows(), _STAMP
+
+    def loop(rows):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018
+        merge(rows)
 
     return jit(loop)
 

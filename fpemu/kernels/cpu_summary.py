@@ -15,7 +15,7 @@ import numpy as np
 
 from fpemu.kernels.bucket import FINE, SLOT_OF_FINE
 from fpemu.kernels.compile import inner, jit, source_stamp
-from fpemu.kernels.cpu_moments import BLOCK, combine
+from fpemu.kernels.cpu_moments import BLOCK, merge_rows
 
 __all__ = ["LANES", "collect_loop", "extent_loop", "finish_loop"]
 
@@ -139,23 +139,11 @@ def finish_loop() -> Loop:
     Merges all rows into rows[0], as a balanced tree. Magnitudes are bits: of the largest finite
     one, and of the smallest non-zero one; 0 and 0 if all are zero.
     """
-    join: Loop = inner(combine)
-    stamp = _STAMP
+    merge, stamp = merge_rows(), _STAMP
 
     def loop(rows, extremes):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018
-        n = len(rows)
-        while n > 1:
-            for i in range(n // 2):
-                a, b = 2 * i, 2 * i + 1
-                rows[i, 0], rows[i, 1], rows[i, 2], rows[i, 3], rows[i, 4] = join(
-                    rows[a, 0], rows[a, 1], rows[a, 2], rows[a, 3], rows[a, 4],
-                    rows[b, 0], rows[b, 1], rows[b, 2], rows[b, 3], rows[b, 4],
-                )  # fmt: skip
-            if n % 2:
-                for column in range(5):
-                    rows[n // 2, column] = rows[n - 1, column]
-            n = (n + 1) // 2
+        merge(rows)
         largest, low = np.uint32(0), np.uint32(0xFFFFFFFF)
         for i in range(len(extremes)):
             largest = max(largest, extremes[i, 1])
