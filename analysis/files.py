@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 from fpemu.errors import InputError
 
-__all__ = ["beside", "check_folder", "new_file", "write_bytes", "write_text"]
+__all__ = ["beside", "check_folder", "make_folder", "new_file", "write_bytes", "write_text"]
 
 _PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -81,3 +83,16 @@ def new_file(path: str) -> os.stat_result:
 def _refuse(path: object, reason: str, way_out: str) -> NoReturn:
     shown = os.fspath(path) if isinstance(path, os.PathLike) else path
     raise InputError(f"cannot write {shown!r}: {reason}; give {way_out}") from None
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for results, and find out before any work whether files can be put there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"cannot write to folder {str(folder)!r}: {error.strerror or error}; "
+            "give another with --out"
+        ) from None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fpemu.analysis.digits import ATTRIBUTION
+from fpemu.analysis.files import make_folder, write_bytes, write_text
 from fpemu.analysis.trace import Trace
 from fpemu.errors import InputError
 
@@ -25,15 +25,7 @@ _IMAGES = ("histogram.png", "exponents.png", "underflow.png", "scales.png")  # a
 
 def prepare(folder: Path) -> None:
     """Make the folder, and find out before any work whether files can be put there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(
-            f"cannot write to folder {str(folder)!r}: {error.strerror or error}; "
-            "give another with --out"
-        ) from None
+    make_folder(folder)
     trace = folder / _TRACE
     # only an earlier demo's is replaced
     if os.path.lexists(trace) and Trace.load(trace).metadata.get("data") != ATTRIBUTION:
@@ -45,7 +37,6 @@ def prepare(folder: Path) -> None:
 
 def write(experiment: Experiment, report: Report, folder: Path) -> list[Path]:
     """Write report, trace and the report's plots as images; return their paths."""
-    from fpemu.analysis.files import write_bytes, write_text
     from fpemu.analysis.report import html
 
     page = html.render(report)

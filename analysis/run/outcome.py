@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fpemu.analysis.collect.settings import STOPS
-from fpemu.analysis.files import write_text
+from fpemu.analysis.files import make_folder, write_text
 from fpemu.analysis.first_cause import FirstCause, causes_in
 from fpemu.analysis.report import Report, build, html
 from fpemu.analysis.trace import Trace
@@ -50,15 +49,7 @@ def _processes() -> int:
 
 def prepare(folder: Path) -> Files:
     """Make the folder, and find out before the script runs whether files can be put there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(
-            f"cannot write to folder {str(folder)!r}: {error.strerror or error}; "
-            "give another with --out"
-        ) from None
+    make_folder(folder)
     files = Files.of(folder.absolute())
     # only what an earlier run recorded is replaced
     if os.path.lexists(files.trace) and "watched" not in Trace.load(files.trace).metadata:
