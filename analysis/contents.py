@@ -8,6 +8,7 @@ from operator import add
 
 from fpemu.analysis import tables
 from fpemu.analysis.asked import known
+from fpemu.analysis.counted import Counted, check_topic
 from fpemu.analysis.records import KINDS, Event, Record, Scalar, check_kind, check_step
 from fpemu.analysis.store import Reader
 from fpemu.analysis.writer import Writer
@@ -111,6 +112,33 @@ class Contents:
         """Iterate the scalars of a name, or all of them, by step, then as they came."""
         with self._store.read() as connection:
             return iter(tables.scalars(connection, self._store.limits, name))
+
+    def counted(
+        self,
+        topic: str,
+        name: str | None = None,
+        kind: str | None = None,
+        step: int | None = None,
+    ) -> Iterator[Counted]:
+        """Iterate what was counted under a topic of a name, kind and step (None takes all).
+
+        >>> import numpy as np
+        >>> from fpemu.analysis.trace import Trace
+        >>> from fpemu.blocks import block_tally
+        >>> trace = Trace()
+        >>> trace.count("fc1", "weight", 0, block_tally(np.float32(np.ones((2, 64))), block=32))
+        >>> [(c.name, c.step, c.value.blocks) for c in trace.counted("blocks")]
+        [('fc1', 0, 4)]
+
+        They come by step, and within a step in the order in which the trace first saw each name
+        and kind.
+        Errors: InputError for a topic that is none, and as `records`.
+        """
+        topic = check_topic(topic)
+        self._check_selection(name, kind, step)
+        with self._store.read() as connection:
+            found = tables.counted(connection, self._store.limits, topic, name, kind, step)
+            return iter(list(found))
 
     def _check_selection(self, name: str | None, kind: str | None, step: int | None) -> None:
         if name is not None:

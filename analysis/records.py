@@ -18,6 +18,7 @@ from fpemu.moments import Moments
 from fpemu.tallies import Tally
 
 __all__ = [
+    "GRADIENTS",
     "KINDS",
     "Event",
     "Record",
@@ -43,6 +44,9 @@ KINDS = (
     "optimizer_state",
     "update",
 )
+
+#: The kinds that a loss scale multiplies.
+GRADIENTS = ("weight_gradient", "activation_gradient")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fpemu.analysis.counted import Counted, pack, unpack
 from fpemu.analysis.records import Event, Record, Scalar
 from fpemu.errors import TraceError
 
@@ -20,9 +21,12 @@ __all__ = [
     "SCHEMA",
     "Limits",
     "chunks",
+    "counted",
     "events",
+    "find_counted",
     "limits",
     "metadata",
+    "put_counted",
     "put_event",
     "put_metadata",
     "put_record",
@@ -56,6 +60,10 @@ CREATE TABLE scalar (
     id INTEGER PRIMARY KEY, step INTEGER NOT NULL, name TEXT NOT NULL, value REAL,
     UNIQUE (step, name)
 );
+CREATE TABLE counted (
+    id INTEGER PRIMARY KEY, step INTEGER NOT NULL, tensor INTEGER NOT NULL REFERENCES tensor (id),
+    topic TEXT NOT NULL, counts TEXT NOT NULL, UNIQUE (topic, step, tensor)
+);
 """
 
 _ALL = 2**63 - 1
@@ -69,12 +77,15 @@ class Limits(NamedTuple):
     record: int = _ALL
     event: int = _ALL
     scalar: int = _ALL
+    counted: int = _ALL
 
 
 def limits(connection: sqlite3.Connection) -> Limits:
     """Return the newest row of each table as of now."""
-    newest = (f"(SELECT coalesce(max(id), 0) FROM {table})" for table in Limits._fields)
-    return Limits(*connection.execute(f"SELECT {', '.join(newest)}").fetchone())
+    there = [table for table in Limits._fields if table != "counted" or _has_counted(connection)]
+    newest = ", ".join(f"(SELECT coalesce(max(id), 0) FROM {table})" for table in there)
+    row = connection.execute(f"SELECT {newest}").fetchone()
+    return Limits(**{"counted": 0, **dict(zip(there, row, strict=True))})
 
 
 def put_record(connection: sqlite3.Connection, record: Record) -> None:
@@ -90,6 +101,16 @@ def put_record(connection: sqlite3.Connection, record: Record) -> None:
         "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (step, tensor) DO UPDATE SET "
         "recordings = excluded.recordings, moments = excluded.moments, tally = excluded.tally",
         (int(record.step), tensor, *whole.pack()),
+    )
+
+
+def put_counted(connection: sqlite3.Connection, counted: Counted) -> None:
+    """Store what was counted, in place of what was there under the same key."""
+    name, kind, step, topic = counted.key
+    connection.execute(
+        "INSERT INTO counted (step, tensor, topic, counts) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (topic, step, tensor) DO UPDATE SET counts = excluded.counts",
+        (step, _tensor_id(connection, name, kind), topic, pack(counted.value)),
     )
 
 
@@ -186,6 +207,35 @@ def events(connection: sqlite3.Connection, limits: Limits) -> list[Event]:
     return [_event(*_typed(row, int, str, str, str, str)) for row in rows]
 
 
+def counted(
+    connection: sqlite3.Connection,
+    limits: Limits,
+    topic: str,
+    name: str | None,
+    kind: str | None,
+    step: int | None,
+) -> Iterator[Counted]:
+    """Iterate what was counted under a topic, by step, then by tensor as first seen."""
+    if limits.counted == 0 or not _has_counted(connection):
+        return
+    query = (
+        "SELECT name, kind, step, counts FROM counted JOIN tensor ON tensor.id = counted.tensor "
+        "WHERE counted.id <= ? AND topic = ? AND (?3 IS NULL OR name = ?3) "
+        "AND (?4 IS NULL OR kind = ?4) AND (?5 IS NULL OR step = ?5) ORDER BY step, tensor"
+    )
+    for row in connection.execute(query, (limits.counted, topic, name, kind, step)).fetchall():
+        name, kind, step, counts = _typed(row, str, str, int, str)
+        yield Counted(name, kind, step, unpack(topic, counts, _place(name, kind, step)))
+
+
+def find_counted(
+    connection: sqlite3.Connection, key: tuple[str, str, int, str]
+) -> Counted | None:
+    """Return what is stored under a key, if anything is."""
+    name, kind, step, topic = key
+    return next(counted(connection, Limits(), topic, name, kind, step), None)
+
+
 def scalars(connection: sqlite3.Connection, limits: Limits, name: str | None) -> list[Scalar]:
     """Return the scalars of a name, or all, by step, then as they were stored."""
     query = (
@@ -203,6 +253,16 @@ def _tensor_id(connection: sqlite3.Connection, name: str, kind: str) -> int:
         insert = "INSERT INTO tensor (name, kind) VALUES (?, ?)"
         return int(connection.execute(insert, (name, kind)).lastrowid or 0)
     return int(row[0])
+
+
+def _has_counted(connection: sqlite3.Connection) -> bool:
+    """Whether a file has the table: those of the first versions have not."""
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'counted'"
+    return connection.execute(query).fetchone() is not None
+
+
+def _place(name: str, kind: str, step: int) -> str:
+    return f"{name!r} ({kind}, step {step})"
 
 
 def _event(step: int, name: str, kind: str, message: str, facts: str) -> Event:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fpemu.analysis import place, store
 from fpemu.analysis.contents import Contents
+from fpemu.analysis.counted import TOPICS, Counted, check_counts
 from fpemu.analysis.metadata import Metadata, start
 from fpemu.analysis.records import (
     KINDS,
@@ -138,6 +139,25 @@ class Trace(Contents):
         """
         self._writer().add(check_record(record))
 
+    def count(self, name: str, kind: str, step: int, counts: Any) -> None:
+        """Take more that was counted of a tensor: its blocks, or the updates that it took.
+
+        >>> from fpemu.blocks import block_tally
+        >>> trace = Trace()
+        >>> for _ in range(2):
+        ...     trace.count("fc1", "weight", 0, block_tally(np.float32([1, 2, 0, 0]), block=2))
+        >>> [counted] = trace.counted("blocks")
+        >>> counted.value.blocks, counted.value.zero
+        (4, 2)
+
+        counts: a `fpemu.blocks.BlockTally` or `fpemu.analysis.updates.UpdateTally`. Those of the
+        same name, kind and step are added up.
+        Errors: InputError for anything else, and for counts that do not add up with those there;
+        nothing is changed.
+        """
+        key = check_name(name), check_kind(kind), check_step(step)
+        self._writer().add_counted(Counted(*key, check_counts(counts)))
+
     @facts_apart
     def event(self, step: int, name: str, kind: str, message: str, **facts: Any) -> None:
         """Note that something happened: an overflow found, a step skipped.
@@ -200,6 +220,9 @@ class Trace(Contents):
         with writer.at_once():
             for record in other.records():
                 writer.add(record)
+            for topic in TOPICS:
+                for counted in other.counted(topic):
+                    writer.add_counted(counted)
             for event in other.events():
                 writer.add_event(event, json_text(event.facts, "facts"))
             known = {(scalar.step, scalar.name) for scalar in self.scalars()}

@@ -15,8 +15,10 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fpemu.analysis import place, store, tables
+from fpemu.analysis.counted import Counted
 from fpemu.analysis.records import Event, Record, Scalar
 from fpemu.errors import TraceError
 
@@ -50,6 +52,17 @@ class Writer:
         with self._changing():
             known = self._records.get(record.key)
             self._records[record.key] = known + record if known else record
+
+    def add_counted(self, counted: Counted) -> None:
+        """Take what was counted of a tensor, joined with what is there.
+
+        That is read now and not when it is written: counts that do not add up are refused here.
+        """
+        with self._changing():
+            key = counted.key
+            known = self._counted.get(key) or tables.find_counted(self._connection, key)
+            joined = replace(counted, value=known.value + counted.value) if known else counted
+            self._counted[key] = joined
 
     def add_event(self, event: Event, facts: str) -> None:
         """Take an event, with its facts as JSON text."""
@@ -149,7 +162,9 @@ class Writer:
             self._timer.cancel()
 
     def _waiting(self) -> bool:
-        return bool(self._records or self._events or self._scalars or self._metadata)
+        return bool(
+            self._records or self._counted or self._events or self._scalars or self._metadata
+        )
 
     @property
     def _name(self) -> str:
@@ -177,7 +192,8 @@ class Writer:
     def _changing(self) -> Iterator[None]:
         with self._mine():
             yield
-            waiting = len(self._records) + len(self._events) + len(self._scalars)
+            waiting = len(self._records) + len(self._counted)
+            waiting += len(self._events) + len(self._scalars)
             if waiting >= BATCH_RECORDS or self._late:
                 self._commit()
             elif self.path and not self._timer and not self._whole:
@@ -219,6 +235,8 @@ class Writer:
         tables.put_metadata(self._connection, self._metadata)
         for record in self._records.values():
             tables.put_record(self._connection, record)
+        for counted in self._counted.values():
+            tables.put_counted(self._connection, counted)
         for event, facts in self._events:
             tables.put_event(self._connection, event, facts)
         for scalar in self._scalars:
@@ -238,6 +256,7 @@ class Writer:
 
     def _forget(self) -> None:
         self._records: dict[tuple[str, str, int], Record] = {}
+        self._counted: dict[tuple[str, str, int, str], Counted] = {}
         self._events: list[tuple[Event, str]] = []
         self._scalars: list[Scalar] = []
         self._metadata: dict[str, str | None] = {}

@@ -15,7 +15,7 @@ from fpemu.moments import Moments
 from fpemu.summaries import summarize
 from fpemu.tallies import Tally
 
-__all__ = ["check_tensor", "is_counted", "measure"]
+__all__ = ["array_of", "check_tensor", "is_counted", "measure"]
 
 Array = np.ndarray[Any, Any]
 
@@ -69,15 +69,15 @@ def measure(tensor: torch.Tensor) -> tuple[Tally, Moments]:
     Errors: InputError for a tensor that has no memory of its own (some subclasses).
     """
     try:
-        array = _array(tensor)
+        array = array_of(tensor)
     except (RuntimeError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"{type(tensor).__name__} cannot be read as numbers ({reason})") from None
     return summarize(np.ravel(array, order="K"))  # dense ones in memory's order: no copy
 
 
-def _array(tensor: torch.Tensor) -> Array:
-    """The tensor's memory as a numpy array; from another device, a copy.
+def array_of(tensor: torch.Tensor) -> Array:
+    """Return a tensor's memory as a numpy array; from another device, a copy.
 
     Whatever modes are active (an emulation of a format, say) must not see this.
     """

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from fpemu.analysis.collect.arrays import check_tensor, measure
+from fpemu.analysis.collect.arrays import array_of, check_tensor, measure
 from fpemu.analysis.collect.framework import torch
 from fpemu.analysis.collect.places import Place
 from fpemu.analysis.first_cause import Glimpse
 from fpemu.analysis.records import Record
+from fpemu.analysis.totals import add_to
+from fpemu.blocks import BlockTally, block_tally
 from fpemu.errors import InputError
 from fpemu.moments import Moments
 from fpemu.tallies import Tally
@@ -70,6 +72,7 @@ class Sample:
     def __init__(self, step: int, settings: Settings, causes: Causes) -> None:
         self.step, self.settings, self._causes = step, settings, causes
         self._records: dict[tuple[str, str], Record] = {}
+        self._blocks: dict[tuple[str, str], BlockTally] = {}
         self._entries: dict[int, Entry] = {}
         self.unsupported: dict[str, str] = {}  #: name -> why it was left out
         self.spoilt = False
@@ -125,6 +128,9 @@ class Sample:
         record = Record(name, kind, self.step, tuple(tensor.shape), *numbers)
         known = self._records.get((name, kind))
         self._records[name, kind] = known + record if known else record
+        if self.settings.blocks is not None:
+            blocks = block_tally(array_of(tensor), block=self.settings.blocks)
+            add_to(self._blocks, (name, kind), blocks)
         seen = glimpse(name, kind, phase, operation, numbers)
         self._causes.look(self.step, seen, *numbers, origin)
         return seen
@@ -134,7 +140,10 @@ class Sample:
         if not self.spoilt:
             for record in self._records.values():
                 trace.add(record)
+            for (name, kind), blocks in self._blocks.items():
+                trace.count(name, kind, self.step, blocks)
         self._records.clear()
+        self._blocks.clear()
         self._entries.clear()  # which breaks the cycle through the weak references' callbacks
 
 

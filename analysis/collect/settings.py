@@ -36,6 +36,7 @@ class Settings:
     skip: tuple[str, ...]  #: patterns of names
     skip_unsupported: bool
     evaluation: bool
+    blocks: int | None  #: numbers that share a scale, along the last axis; None: not counted
 
     def skipped(self, name: str) -> bool:
         """Whether a name was asked to be left out."""
@@ -57,6 +58,7 @@ def read_settings(
     skip: str | Iterable[str],
     unsupported: str,
     evaluation: bool,
+    blocks: int | None,
 ) -> Settings:
     """Return the settings that a caller asked for, or an InputError."""
     stops = several("stop_on", stop_on, str) if stop_on else []
@@ -72,6 +74,7 @@ def read_settings(
         skip=_patterns(skip),
         skip_unsupported=_choice("unsupported", unsupported, _UNSUPPORTED) == "skip",
         evaluation=_flag("evaluation", evaluation),
+        blocks=None if blocks is None else _count("blocks", blocks, 1),
     )
 
 

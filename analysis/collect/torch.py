@@ -186,6 +186,7 @@ def watch(
     skip: str | Iterable[str] = (),
     unsupported: str = "raise",
     evaluation: bool = False,
+    blocks: int | None = None,
     metadata: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Watch:
@@ -218,7 +219,8 @@ def watch(
     "nan", or both: raises FirstCauseError there. lead_up: how many tensors before it are kept.
     skip: patterns of names to leave out. unsupported: "raise", or "skip" to leave out and list in
     the metadata ("not_watched") sparse, quantized, complex, float64 and meta tensors. evaluation:
-    whether forward passes without gradients are recorded too.
+    whether forward passes without gradients are recorded too. blocks: count blocks of so many
+    numbers along the last axis too (32 for MX, 16 for NVFP4), for the report's section on them.
     Training is the same to the bit with and without. Infinities that the script puts in itself
     (masks) are not counted. Gradients are recorded as they are, times the loss scale of a
     GradScaler (scalar "loss_scale", metadata "recorded_loss_scale"); weight gradients as each
@@ -229,7 +231,7 @@ def watch(
     """
     settings = read_settings(
         every=every, kinds=kinds, tensors=tensors, to=to, stop_on=stop_on, lead_up=lead_up,
-        skip=skip, unsupported=unsupported, evaluation=evaluation,
+        skip=skip, unsupported=unsupported, evaluation=evaluation, blocks=blocks,
     )  # fmt: skip
     models, optimizers = models_of(model), _optimizers(optimizer)
     _check_parameters(Names(models), settings)

@@ -37,6 +37,8 @@ _STOP = click.Choice(["overflow", "nan"])
 @click.option("--stop-on", multiple=True, type=_STOP, help="Stop the script there (repeatable).")
 @click.option("--tensors", type=click.Choice(["all", "matmul"]), default="all", show_default=True,
               help="Watch all tensors, or those of matrix products and convolutions.")
+@click.option("--blocks", type=click.IntRange(min=1), metavar="N",
+              help="Count blocks of N numbers too: 32 for MX formats, 16 for NVFP4.")
 @click.option("--out", type=click.Path(path_type=Path), default="fpemu-run", show_default=True,
               metavar="FOLDER", help="Where the trace and the report are written.")  # fmt: skip
 def run(
@@ -48,6 +50,7 @@ def run(
     fail_on: tuple[str, ...],
     stop_on: tuple[str, ...],
     tensors: str,
+    blocks: int | None,
     out: Path,
 ) -> None:
     """Run a PyTorch training script unmodified, watch its numbers and report.
@@ -64,7 +67,7 @@ def run(
     options = {
         "path": files.trace, "overwrite": True, "to": to, "stop_on": stop_on, "tensors": tensors,
         "every": every or (1 if fail_on or stop_on else _EVERY), "unsupported": "skip",
-        "metadata": {"script": script, **({"policy": policy} if policy else {})},
+        "blocks": blocks, "metadata": {"script": script, **({"policy": policy} if policy else {})},
     }  # fmt: skip
     ended = _watched(script, args, options, policy)
     if ended.message:
