@@ -20,6 +20,7 @@ from fpemu.presets import CASTS as casts
 
 if TYPE_CHECKING:
     import fpemu.policies as policies
+    import fpemu.scaling as scaling
     import fpemu.testing as testing
     import fpemu.torch as torch  # noqa: F401
     from fpemu import analysis
@@ -50,6 +51,7 @@ __all__ = [
     "p3109",
     "policies",
     "round",
+    "scaling",
     "spacing",
     "tally",
     "testing",
@@ -72,7 +74,7 @@ _LAZY = {
     "tally": "fpemu.tallies",
 }
 # torch is not in __all__: `from fpemu import *` must not take the name of PyTorch.
-_MODULES = {"analysis", "policies", "testing", "torch"}
+_MODULES = {"analysis", "policies", "scaling", "testing", "torch"}
 
 
 def __getattr__(name: str) -> Any:

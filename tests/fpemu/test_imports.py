@@ -18,7 +18,7 @@ ROOT = Path(fpemu.__file__).resolve().parent
 
 #: None of these reaches one that stands after it.
 ORDER = ["errors", "format", "cast", "rounding", "policies", "kernels", "libraries", "arrays",
-         "codes", "emulate", "measures", "torch", "analysis"]  # fmt: skip
+         "codes", "emulate", "measures", "scaling", "torch", "analysis"]  # fmt: skip
 
 #: Imports inside functions that run against the order.
 LATE = {("fpemu.cast", "fpemu.emulate"), ("fpemu.cast", "fpemu.presets")}  # Cast.__call__, names

@@ -1,0 +1,32 @@
+"""fpemu.scaling: scaled and block formats: FP8 recipes, MX, NVFP4, as real systems compute them.
+
+    recipe = scaling.find_recipe("mxfp8")
+    recipe.round(x)                  # what is left of x
+    scaled = recipe.quantize(x)      # codes and scales
+    scaled.dequantize()
+"""
+
+from __future__ import annotations
+
+from fpemu.scaling.catalog import RECIPES as recipes
+from fpemu.scaling.catalog import find_recipe
+from fpemu.scaling.elements import Codebook, FloatElement, IntegerElement
+from fpemu.scaling.layout import Block
+from fpemu.scaling.recipe import Recipe, Scaled
+from fpemu.scaling.rules import AmaxRule, Exponent, ExponentRule, FixedRule, TwoLevel
+
+__all__ = [
+    "AmaxRule",
+    "Block",
+    "Codebook",
+    "Exponent",
+    "ExponentRule",
+    "FixedRule",
+    "FloatElement",
+    "IntegerElement",
+    "Recipe",
+    "Scaled",
+    "TwoLevel",
+    "find_recipe",
+    "recipes",
+]
