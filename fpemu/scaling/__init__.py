@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from fpemu.scaling.catalog import RECIPES as recipes
 from fpemu.scaling.catalog import find_recipe
+from fpemu.scaling.delayed import Delayed, Variant
 from fpemu.scaling.elements import Codebook, FloatElement, IntegerElement
 from fpemu.scaling.layout import Block
 from fpemu.scaling.recipe import Recipe, Scaled
@@ -19,6 +20,7 @@ __all__ = [
     "AmaxRule",
     "Block",
     "Codebook",
+    "Delayed",
     "Exponent",
     "ExponentRule",
     "FixedRule",
@@ -27,6 +29,7 @@ __all__ = [
     "Recipe",
     "Scaled",
     "TwoLevel",
+    "Variant",
     "find_recipe",
     "recipes",
 ]

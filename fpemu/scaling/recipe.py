@@ -146,7 +146,7 @@ class Recipe:
             rows, columns = place = pieces[index]
             x = laid.lines[place]
             part = np.empty(x.shape, np.float32)
-            factor_loop()(x, encode[rows], part)
+            factor_loop(self.rule.divides_first)(x, encode[rows], part)
             first = rows.start * width + columns.start
             own = draws and draws._replace(offset=draws.offset + first)
             sink(place, part, kept[rows], own)

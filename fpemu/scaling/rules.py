@@ -55,6 +55,7 @@ class ExponentRule:
 
     stored: ClassVar[str | None] = "float8_e8m0fnu"
     divides: ClassVar[bool] = False
+    divides_first: ClassVar[bool] = False
 
     mode: Exponent = Exponent.FLOOR
     least: float = 2.0**127
@@ -92,6 +93,7 @@ class AmaxRule:
     """
 
     stored: ClassVar[str | None] = None
+    divides_first: ClassVar[bool] = False
 
     wide: bool = False
     least: float = 0.0
@@ -143,17 +145,28 @@ class AmaxRule:
 
 @dataclass(frozen=True, slots=True)
 class FixedRule:
-    """The same scale whatever amax is: of fixed point, or what an earlier step settled."""
+    """The same scale whatever amax is: of fixed point, or what an earlier step settled.
+
+    inverse: values are divided by it, and elements multiplied, in place of the other way round;
+    in float32 that is not the same.
+    """
 
     stored: ClassVar[str | None] = None
     divides: ClassVar[bool] = False
 
     scale: float = 1.0
+    inverse: bool = False
+
+    @property
+    def divides_first(self) -> bool:
+        """Whether values are divided, by what `scales` gives as `encode`."""
+        return self.inverse
 
     def scales(self, amax: Array, element: Element, whole: np.float32) -> Scales:
         """Return the scales of blocks with these largest magnitudes."""
         scale = np.full(amax.shape, self.scale, np.float32)
-        return Scales(scale, _ONE / scale, _ONE / scale)
+        kept = scale if self.inverse else _ONE / scale
+        return Scales(scale, kept, kept)
 
     def whole(self, amax: np.float32, element: Element) -> np.float32:
         """Return the scale of the tensor as a whole: none."""
@@ -174,6 +187,7 @@ class TwoLevel:
 
     stored: ClassVar[str | None] = "float8_e4m3fn"
     divides: ClassVar[bool] = False
+    divides_first: ClassVar[bool] = False
 
     clamped: bool = False
 

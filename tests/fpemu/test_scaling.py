@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import warnings
 from fractions import Fraction
 
@@ -17,6 +18,7 @@ from fpemu.scaling import (
     AmaxRule,
     Block,
     Codebook,
+    Delayed,
     ExponentRule,
     FixedRule,
     FloatElement,
@@ -330,6 +332,84 @@ def test_nvfp4_and_float8_equal_torchao(torchao, size: float) -> None:
         assert (codes == ours.codes).all()
 
 
+# --- delayed scaling -----------------------------------------------------------------------------
+
+
+def rolled(amaxes: list[float], length: int, newest: bool, margin: int, fallback: bool) -> list:
+    """TransformerEngine's scales by its own buffer: slot 0 is this step, and the rest rolls."""
+    history, scale, scales = np.zeros(length, np.float32), np.float32(1), []
+    for amax in amaxes:
+        history[0] = amax
+        top = history[0] if newest else history.max()
+        if amax != 0:
+            if 0 < top < np.inf:
+                with np.errstate(over="ignore"):
+                    scale = (
+                        np.float32(448) / top / np.float32(2**margin)
+                        if fallback
+                        else np.float32(448 * 2.0**-margin) / top
+                    )
+                scale = min(scale, np.finfo(np.float32).max)
+            history = np.roll(history, -1)
+            history[0] = 0
+        scales.append(float(scale))
+    return scales
+
+
+@pytest.mark.parametrize("variant", ["te", "te.pytorch"])
+@pytest.mark.parametrize(
+    ("length", "newest", "margin"), [(1, False, 0), (4, False, 2), (7, True, 1)]
+)
+def test_delayed_scaling_is_that_of_a_rolling_buffer(
+    variant: str, length: int, newest: bool, margin: int
+) -> None:
+    rng = np.random.default_rng(8)
+    amaxes = [float(np.float32(v)) for v in 2.0 ** rng.uniform(-30, 30, 60)]
+    amaxes[5:8], amaxes[20], amaxes[40] = [0, 0, 0], math.inf, 1e-42
+    state = Delayed("e4m3fn", length=length, newest=newest, margin=margin, variant=variant)
+    scales = []
+    for amax in amaxes:
+        before = state
+        state = state.observe(amax)
+        scales.append(state.scale)
+    assert scales == rolled(amaxes, length, newest, margin, variant == "te.pytorch")
+    assert before is not state
+
+
+def test_delayed_steps_scale_by_the_steps_before() -> None:
+    state, x = Delayed("e5m2"), np.float32([3.0, -100.0, 0.5])
+    first, state = state.round(x)
+    assert first.tolist() == [3, -96, 0.5]
+    assert state.scale == np.float32(57344) / np.float32(100)
+    second, after = state.round(x * 2)
+    assert np.abs(second).max() == np.float32(57344) / np.float32(state.scale)  # clipped
+    assert after.scale == state.scale / 2
+    assert state.round(np.float32([np.nan]))[1].scale == state.scale
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_keras_float8_is_keras() -> None:
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    keras = pytest.importorskip("keras", reason="keras is not installed")
+    quantizers = keras.quantizers
+    rng = np.random.default_rng(9)
+    state, scale, history = Delayed("e4m3fn", length=3, variant="keras"), 1.0, np.zeros(3, "f4")
+    scale = keras.ops.convert_to_tensor(np.float32(1))
+    for step in range(12):
+        x = np.float32(rng.standard_normal(50) * 2.0 ** rng.integers(-20, 20) * (step != 5))
+        theirs = quantizers.quantize_and_dequantize(
+            keras.ops.convert_to_tensor(x), scale, "float8_e4m3fn", "float32"
+        )
+        top = keras.ops.convert_to_tensor(history.max())
+        scale = quantizers.compute_float8_scale(top, scale, np.float32(448))
+        history = np.asarray(
+            quantizers.compute_float8_amax_history(x, keras.ops.convert_to_tensor(history))
+        )
+        ours, state = state.round(x)
+        assert same(ours, np.asarray(theirs))
+        assert state.scale == float(scale)
+
+
 # --- refusals ------------------------------------------------------------------------------------
 
 
@@ -342,6 +422,7 @@ def test_nvfp4_and_float8_equal_torchao(torchao, size: float) -> None:
         (lambda: find_recipe("mxfp8").round(np.zeros(3, np.float32), axis=1), "axis=1"),
         (lambda: find_recipe("nvfp4.weight").round(np.zeros(3, np.float32)), "two dimensions"),
         (lambda: Block.of("0x4"), "give 'tensor'"),
+        (lambda: Delayed("e4m3fn", length=0), "length=0"),
         (lambda: IntegerElement(1), "bits must be"),
         (lambda: Codebook("x", (1.0, 0.0)), "rising|above the one before"),
     ],
