@@ -29,8 +29,10 @@ def source_stamp() -> str:
     return digest.hexdigest()[:16]
 
 
-def jit(function: _F) -> _F:
+def jit(function: _F, **options: Any) -> _F:
     """Compile a loop for the CPU: nogil, so that chunks run on threads; strict IEEE.
+
+    options: more of numba's, such as error_model="numpy" where 1 / 0 is infinite and no error.
 
     The compiled loop is kept on disk where that works; where it does not (a read-only install, a
     full disk, a damaged file) it is compiled again in each process.
@@ -40,9 +42,9 @@ def jit(function: _F) -> _F:
     _survive_forks()
     njit: Any = numba.njit
     try:
-        compiled = njit(nogil=True, cache=True)(function)
+        compiled = njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:  # no place for the cache: a read-only install, no home
-        return njit(nogil=True)(function)  # type: ignore[no-any-return]
+        return njit(nogil=True, **options)(function)  # type: ignore[no-any-return]
     compiled._cache = _Forgiving(compiled._cache)
     return compiled  # type: ignore[no-any-return]
 

@@ -51,4 +51,4 @@ def factor_loop(divide: bool = False) -> Loop:
                 value = x[row, column]
                 out[row, column] = value / factor if divide else value * factor
 
-    return jit(apply)
+    return jit(apply, error_model="numpy")

@@ -99,11 +99,11 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
 
 
 def find_recipe(name: str | Recipe) -> Recipe:
-    """Return a recipe by its name; a recipe is one already.
+    """Return a recipe by its name or its text; a recipe is one already.
 
     >>> from fpemu.scaling import find_recipe
-    >>> str(find_recipe("nvfp4").block)
-    '1x16'
+    >>> str(find_recipe("nvfp4")), find_recipe("1x8 exponent fp4").block
+    ('1x16 two_level float4_e2m1fn', Block(rows=1, columns=8))
 
     Errors: InputError for a name that is none, with those that are.
     """
@@ -111,5 +111,7 @@ def find_recipe(name: str | Recipe) -> Recipe:
         return name
     if isinstance(name, str) and name in RECIPES:
         return RECIPES[name]
+    if isinstance(name, str) and " " in name.strip():
+        return Recipe.of(name)
     hint = did_you_mean(str(name), tuple(RECIPES))
     raise InputError(f"unknown recipe {name!r:.60}; {hint}known: {', '.join(RECIPES)}")

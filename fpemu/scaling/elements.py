@@ -253,7 +253,7 @@ class Codebook:
         return found
 
     def __str__(self) -> str:
-        return self.name
+        return f"{self.name}[{', '.join(map(repr, self.values))}]"
 
 
 def make_element(to: Any) -> Element:

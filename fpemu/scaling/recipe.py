@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from fpemu.kernels.pool import run_chunks
 from fpemu.scaling.elements import Element, draws_for
 from fpemu.scaling.layout import Block, Lines, lay_out
 from fpemu.scaling.rules import ScaleRule, Scales, TwoLevel
+from fpemu.scaling.text import check_facts, parse_element, parse_rule, rule_text, split_text
 
 __all__ = ["Recipe", "Scaled"]
 
@@ -122,6 +123,37 @@ class Recipe:
     def replace(self, **changes: Any) -> Recipe:
         """Return the recipe with some of its facts changed."""
         return replace(self, **changes)
+
+    def __str__(self) -> str:
+        """The recipe as text, which `Recipe.of` reads back: block, rule and element."""
+        return f"{self.block} {rule_text(self.rule)} {self.element}"
+
+    @classmethod
+    def of(cls, text: str, name: str = "") -> Recipe:
+        """Read a recipe's text.
+
+        >>> from fpemu.scaling import Recipe
+        >>> recipe = Recipe.of("1x16 exponent(mode=fit) fp4")
+        >>> str(recipe)
+        '1x16 exponent(mode=fit) float4_e2m1fn'
+
+        Without rules of its own a float format saturates. Errors: InputError for text that is no
+        recipe; `fpemu.scaling.find_recipe` takes the known ones' names too.
+        """
+        block, rule, element = split_text(text)
+        return cls(name or text.strip(), block, rule, parse_element(element))
+
+    def to_json(self) -> dict[str, str]:
+        """Return the recipe as a JSON-ready dict; `from_json` reads it back."""
+        parts = {"block": self.block, "rule": rule_text(self.rule), "element": self.element}
+        return {"name": self.name, **{key: str(part) for key, part in parts.items()}}
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> Recipe:
+        """Read `to_json` back; anything else is an InputError."""
+        check_facts(facts, ("name", "block", "rule", "element"))
+        block, rule = Block.of(str(facts["block"])), parse_rule(str(facts["rule"]))
+        return cls(str(facts["name"]), block, rule, parse_element(str(facts["element"])))
 
     # --- the work ----------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import fpemu
-from fpemu.errors import InputError
+from fpemu.errors import FpemuError, InputError
 from fpemu.scaling import (
     AmaxRule,
     Block,
@@ -430,4 +431,43 @@ def test_keras_float8_is_keras() -> None:
 def test_what_cannot_be_done_is_refused_in_a_line(call, message: str) -> None:
     with pytest.raises(InputError, match=message) as refusal:
         call()
+    assert "\n" not in str(refusal.value)
+
+
+# --- text and JSON -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", recipes)
+def test_recipes_are_text_and_json_both_ways(name: str) -> None:
+    recipe = find_recipe(name)
+    x = hostile(np.random.default_rng(10), 32, 128)
+    for again in (
+        find_recipe(str(recipe)),
+        Recipe.from_json(json.loads(json.dumps(recipe.to_json()))),
+    ):
+        assert again.block == recipe.block
+        assert again.element == recipe.element
+        assert str(again.rule) == str(recipe.rule)  # which shows a NaN, that equals nothing
+        assert same(again.round(x), recipe.round(x))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1x32 exponent", "give block, rule and element"),
+        ("1x32 exponnt fp4", "did you mean 'exponent'"),
+        ("1x32 exponent(mod=fit) fp4", "did you mean 'mode'"),
+        ("1x32 exponent(mode=fitt) fp4", "did you mean 'fit'"),
+        ("1x32 amax(wide=maybe) fp4", "must be true or false"),
+        ("1x32 amax(wide=none) fp4", "must be true or false"),
+        ("1x32 amax(margin=0.5) fp4", "whole number"),
+        ("1x32 amax(least=x) fp4", "is no number"),
+        ("1x32 amax fp5", "fp5"),
+        ("1x32 amax book[1, x]", "is no number"),
+        ("32 amax fp4", "give 'tensor'"),
+    ],
+)
+def test_text_that_is_no_recipe_is_refused_in_a_line(text: str, message: str) -> None:
+    with pytest.raises(FpemuError, match=message) as refusal:
+        find_recipe(text)
     assert "\n" not in str(refusal.value)

@@ -1,0 +1,145 @@
+"""Text: recipes as one line that people write and read, and as JSON, both ways.
+
+    1x32 exponent(mode=fit) float8_e4m3fn:overflow=saturate
+    128x128 amax(power_of_two=true) float8_e4m3fn:overflow=saturate
+    tensor fixed(scale=16.0) int8.4
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from enum import Enum
+from typing import Any
+
+from fpemu.errors import InputError, did_you_mean
+from fpemu.scaling.elements import Codebook, Element, FloatElement, IntegerElement
+from fpemu.scaling.layout import Block
+from fpemu.scaling.rules import AmaxRule, ExponentRule, FixedRule, ScaleRule, TwoLevel
+
+__all__ = ["RULES", "check_facts", "parse_element", "parse_rule", "rule_text", "split_text"]
+
+#: The names of rules in text.
+RULES: dict[str, type[ScaleRule]] = {
+    "exponent": ExponentRule,
+    "amax": AmaxRule,
+    "fixed": FixedRule,
+    "two_level": TwoLevel,
+}
+
+_RULE = re.compile(r"(\w+)(?:\(([^()]*)\))?")
+_INTEGER = re.compile(r"int(\d{1,2})(?:\.(\d{1,2}))?(:symmetric)?")
+_BOOK = re.compile(r"(\w+)\[([^\[\]]*)\]")
+_WORDS = {"none": None, "true": True, "false": False}
+
+
+def rule_text(rule: ScaleRule) -> str:
+    """Return a rule as text: its name, and what differs from its defaults.
+
+    >>> from fpemu.scaling.rules import AmaxRule
+    >>> from fpemu.scaling.text import rule_text
+    >>> rule_text(AmaxRule(margin=1, zero=None))
+    'amax(margin=1, zero=none)'
+    """
+    name = next(name for name, kind in RULES.items() if isinstance(rule, kind))
+    changed = [
+        f"{fact.name}={_shown(getattr(rule, fact.name))}"
+        for fact in fields(rule)
+        if not _same(getattr(rule, fact.name), fact.default)
+    ]
+    return f"{name}({', '.join(changed)})" if changed else name
+
+
+def parse_rule(text: str) -> ScaleRule:
+    """Read `rule_text` back.
+
+    >>> from fpemu.scaling.text import parse_rule
+    >>> parse_rule("exponent(mode=ceil)").mode.value
+    'ceil'
+
+    Errors: InputError for a rule, a fact or a value that is none.
+    """
+    found = _RULE.fullmatch(text.strip())
+    kind = RULES.get(found[1]) if found else None
+    if found is None or kind is None:
+        hint = did_you_mean(found[1] if found else text, tuple(RULES))
+        raise InputError(f"unknown scale rule {text!r:.60}; {hint}rules: {', '.join(RULES)}")
+    defaults = {fact.name: fact.default for fact in fields(kind)}
+    given: dict[str, Any] = {}
+    for part in filter(None, map(str.strip, (found[2] or "").split(","))):
+        key, _, value = part.partition("=")
+        if key not in defaults:
+            hint = did_you_mean(key, tuple(defaults))
+            known = ", ".join(defaults)
+            raise InputError(f"{found[1]}: unknown fact {key!r}; {hint}facts: {known}")
+        given[key] = _read(f"{found[1]}: {key}", value.strip(), defaults[key])
+    return kind(**given)
+
+
+def parse_element(text: str) -> Element:
+    """Read an element's text: a cast, 'int8.6:symmetric', or 'book[-1, 0, 1]'.
+
+    >>> from fpemu.scaling.text import parse_element
+    >>> parse_element("int8.6").max
+    1.984375
+    """
+    if found := _INTEGER.fullmatch(text):
+        return IntegerElement(int(found[1]), int(found[2] or 0), found[3] is not None)
+    if found := _BOOK.fullmatch(text):
+        return Codebook(found[1], tuple(_number(text, one) for one in found[2].split(",")))
+    return FloatElement.of(text)
+
+
+def split_text(text: str) -> tuple[Block, ScaleRule, str]:
+    """Split a recipe's text into its block, its rule and its element's text."""
+    found = re.fullmatch(r"\s*(\S+)\s+(\w+(?:\([^()]*\))?)\s+(\S.*?)\s*", text)
+    if not found:
+        raise InputError(
+            f"recipe {text!r:.80}: give block, rule and element, as "
+            "'1x32 exponent(mode=fit) e4m3fn'"
+        )
+    return Block.of(found[1]), parse_rule(found[2]), found[3]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Enum):
+        return str(value.value)
+    return str(value).lower() if value is None or isinstance(value, bool) else repr(value)
+
+
+def _same(value: Any, default: Any) -> bool:
+    both_nan = isinstance(value, float) and math.isnan(value) and math.isnan(default or 0)
+    return default is not MISSING and (value == default or both_nan)
+
+
+def _read(what: str, text: str, default: Any) -> Any:
+    """A value of its default's type; a fact that may be none says so."""
+    if isinstance(default, Enum):
+        known = [one.value for one in type(default)]
+        if text not in known:
+            hint = did_you_mean(text, known)
+            raise InputError(f"{what}={text!r}: {hint}give one of {', '.join(known)}")
+        return type(default)(text)
+    if isinstance(default, bool) or text == "none":
+        if text not in _WORDS or isinstance(default, bool) is (text == "none"):
+            raise InputError(f"{what}={text!r}: must be true or false")
+        return _WORDS[text]
+    number = _number(what, text)
+    if isinstance(default, int) and number != int(number):
+        raise InputError(f"{what}={text!r}: must be a whole number")
+    return int(number) if isinstance(default, int) else number
+
+
+def _number(what: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{what}: {text.strip()!r:.40} is no number") from None
+
+
+def check_facts(facts: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    """Refuse facts of a JSON object that are missing or unknown."""
+    if not isinstance(facts, Mapping) or set(facts) != set(known):
+        raise InputError(f"{facts!r:.80}: is no recipe; its facts are {', '.join(known)}")
