@@ -233,6 +233,31 @@ def test_nvfp4_by_its_formula_one_number_at_a_time() -> None:
         assert (scaled.codes[row, 16 * block :][:16] == codes).all()
 
 
+def test_where_recipes_go_wrong() -> None:
+    """The last column of the table in docs/scaling.md."""
+
+    def left(name: str, *numbers: float) -> list[float]:
+        return [float(v) for v in find_recipe(name).round(np.float32([numbers]))[0]]
+
+    assert left("mxfp8", 500.0) == [448.0]  # the scale of 256 is that of 500, and clips it
+    assert left("mxfp8.fit", 500.0) == [512.0]
+    tiny = float(np.float32(2.0**-130))
+    assert left("torchao.mxfp8.floor", tiny) == [tiny / 2]
+    assert left("mxfp8", tiny) == [tiny]
+    for k in range(-3, 4):  # the rounded product never lets an amax slip under its power of two
+        for amax in np.float32(448 * 2.0**k) * (1 + np.float32([-1e-7, 0, 1.2e-7, 1e-6])):
+            scale = float(find_recipe("te.mxfp8").quantize(amax.reshape(1)).scales[0]) - 127
+            assert 448 * 2.0**scale >= float(amax) > 448 * 2.0 ** (scale - 1)
+    assert left("te.current", 1e6, 1e-1) == [1e6, 0.0]
+    assert left("deepseek", 1e-10, 2e-10) == [0.0, 0.0]
+    assert left("deepseek", 3e-10)[0] > 0
+    blocks = [1.0, *[0.0] * 15, 2.0**-19, *[0.0] * 15, 2.0**-18, *[0.0] * 15]
+    assert [value > 0 for value in left("nvfp4", *blocks)[::16]] == [True, False, True]
+    assert np.isnan(left("torchao.float8.tensorwise", math.inf, 1.0)).all()
+    assert left("keras.int8", 3e-10) == [0.0]
+    assert left("keras.int8", 1e-9)[0] > 0
+
+
 def test_fixed_point_codebooks_and_integers() -> None:
     fixed = Recipe("q4.4", Block.of("tensor"), FixedRule(), IntegerElement(8, 4))
     x = np.float32([0.03125, 0.09375, -0.03125, 7.97, 100, -100, np.nan])
