@@ -2,8 +2,14 @@
 
     Trace     (step, name, kind) -> tally and moments, in one file
     watch     a PyTorch training run, recorded in a Trace
+    schedule  when a lower precision is safe, and a policy that changes as a run does
+    lossscale every framework's loss scaler, run on any overflows or a recorded run
+    advise    which format, which scale, which layers to keep, and why
     whatif    tensor x format x scale -> what would be lost
+    scan      checkpoints on disk, tensor by tensor, in bounded memory
     report    verdict, tables, what-if and plots as text, HTML or JSON
+    diff      two runs compared: what got better, what worse
+    export    reports and traces as data frames, Parquet and TensorBoard
     plots     the pictures of the report, one by one
 """
 
@@ -13,20 +19,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fpemu.analysis import plots, report
+    from fpemu.analysis import diff, export, lossscale, plots, report, schedule
+    from fpemu.analysis.advice import advise
+    from fpemu.analysis.checkpoints import scan
     from fpemu.analysis.collect.torch import watch
     from fpemu.analysis.trace import Trace
     from fpemu.analysis.what_if import whatif
 
-__all__ = ["Trace", "plots", "report", "watch", "whatif"]
+__all__ = [
+    "Trace",
+    "advise",
+    "diff",
+    "export",
+    "lossscale",
+    "plots",
+    "report",
+    "scan",
+    "schedule",
+    "watch",
+    "whatif",
+]
 
 # Loaded on first use: plots bring matplotlib, traces bring numba, watch brings torch.
 _LAZY = {
     "Trace": "fpemu.analysis.trace",
+    "advise": "fpemu.analysis.advice",
+    "scan": "fpemu.analysis.checkpoints",
     "watch": "fpemu.analysis.collect.torch",
     "whatif": "fpemu.analysis.what_if",
 }
-_MODULES = {"plots", "report"}
+_MODULES = {"diff", "export", "lossscale", "plots", "report", "schedule"}
 
 
 def __getattr__(name: str) -> Any:

@@ -33,9 +33,29 @@ COMMANDS = {
         "fpemu.analysis.report.commands:report",
         "Say whether a format is ready for the numbers of a recorded run.",
     ),
+    "diff": (
+        "fpemu.analysis.diff.command:diff",
+        "Say what got better and what worse from one run to another.",
+    ),
     "whatif": (
         "fpemu.analysis.report.commands:whatif",
         "Count what each format would lose of each tensor, at each scale.",
+    ),
+    "advise": (
+        "fpemu.analysis.advice.command:advise",
+        "Say which formats, scales and loss scale a recorded run needs, and why.",
+    ),
+    "replay": (
+        "fpemu.analysis.lossscale.command:replay",
+        "Say what loss scalers would have done on a recorded run.",
+    ),
+    "scan": (
+        "fpemu.analysis.checkpoints.command:scan",
+        "Count every tensor of a checkpoint: what would each format lose of it.",
+    ),
+    "plot": (
+        "fpemu.analysis.plots.command:plot",
+        "Draw one plot of a recorded run as PNG, SVG or PDF, or list the plots.",
     ),
     "round": (
         "fpemu.analysis.number.command:round",

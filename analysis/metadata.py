@@ -16,7 +16,11 @@ import fpemu
 from fpemu.analysis.records import check_name, json_text
 from fpemu.errors import InputError, TraceError
 
-__all__ = ["Metadata", "start"]
+__all__ = ["READ_BY_PRODUCTS", "Metadata", "start"]
+
+#: Where `watch` notes what each matrix product was given: its result's name -> the names of
+#: activations, "" for a tensor that is none, such as the model's own input.
+READ_BY_PRODUCTS = "read_by_products"
 
 
 class Metadata(MutableMapping[str, Any]):

@@ -1,13 +1,15 @@
-"""Typed: what commands share of how people type: the help options, and scales."""
+"""Typed: what commands share of how people type: the help options, lists of casts, and scales."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
+from collections.abc import Iterable, Sequence
 
 from fpemu.errors import InputError
 
-__all__ = ["HELP", "read_scale"]
+__all__ = ["HELP", "read_casts", "read_scale", "read_scales"]
 
 #: Of every command: click keeps a command's help option, so the group's may come too late.
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -32,3 +34,42 @@ def read_scale(text: str) -> float:
             f"scale {text!r}: must be a power of two (scaling is then exact), such as 1024 or 2^10"
         )
     return scale
+
+
+def read_casts(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the casts of options given once or more, each a list of names.
+
+    >>> from fpemu.analysis.typed import read_casts
+    >>> read_casts(["bf16,fp16", "e4m3fn:overflow=saturate,rounding=up"])
+    ('bf16', 'fp16', 'e4m3fn:overflow=saturate,rounding=up')
+
+    A cast with rules has commas of its own and stands alone.
+    """
+    split = (text.split(",") if ":" not in text else [text] for text in texts)
+    return tuple(name.strip() for names in split for name in names if name.strip())
+
+
+def read_scales(text: str) -> tuple[float, ...]:
+    """Return powers of two given by their exponents, as 'LOW:HIGH' or as a list.
+
+    >>> from fpemu.analysis.typed import read_scales
+    >>> read_scales("-1:2"), read_scales("10,0")
+    ((0.5, 1.0, 2.0, 4.0), (1.0, 1024.0))
+
+    Anything else, and exponents beyond what a tally takes, are an InputError.
+    """
+    from fpemu.tallies import SCALE_LIMIT
+
+    exponents: Sequence[int] = ()
+    with contextlib.suppress(ValueError):
+        if ":" in text:
+            low, high = (int(part) for part in text.split(":"))
+            exponents = range(max(low, -SCALE_LIMIT - 1), min(high, SCALE_LIMIT + 1) + 1)
+        else:
+            exponents = sorted(int(part) for part in text.replace(",", " ").split())
+    if not exponents or max(-exponents[0], exponents[-1]) > SCALE_LIMIT:
+        raise InputError(
+            f"scales {text!r}: give exponents of two from -{SCALE_LIMIT} to {SCALE_LIMIT}, "
+            "as '-8:24' or '0,3,7,10'"
+        )
+    return tuple(math.ldexp(1.0, k) for k in exponents)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.asked import casts, known
+from fpemu.analysis.carried import carried
+from fpemu.analysis.parts import Parts
 from fpemu.analysis.scales import (
     SCALES,
     TOLERANCE,
@@ -18,7 +20,7 @@ from fpemu.analysis.scales import (
 from fpemu.analysis.totals import add_to
 from fpemu.cast import Cast
 from fpemu.format import Format
-from fpemu.tallies import Outcome, Tally
+from fpemu.tallies import Outcome
 
 if TYPE_CHECKING:
     from fpemu.analysis.trace import Trace
@@ -127,17 +129,18 @@ def whatif(
     formats: names, Formats or Casts. scales: powers of two. names, kinds: only these tensors.
     Of each, one is as good as a list of one.
     per_step: a row for each recorded step too, instead of one for all steps together.
-    Values are counted as recorded, before the cast; zeros, NaN and infinite values are counted
-    apart in `row.outcome` and are in no percentage. Stochastic casts are refused, and so are two
+    Values are counted as recorded, before the cast, gradients without the loss scale that they
+    carried (`fpemu.analysis.carried`); zeros, NaN and infinite values are counted apart in
+    `row.outcome` and are in no percentage. Stochastic casts are refused, and so are two
     different ones that print alike (InputError).
     """
     tried = [(str(cast), cast) for cast in casts(formats)]
     factors = powers_of_two(scales)
     return [
         Row(name, kind, step, text, scale, outcome)
-        for (name, kind, step), tally in grouped(trace, names, kinds, per_step).items()
+        for (name, kind, step), parts in grouped(trace, names, kinds, per_step).items()
         for text, cast in tried
-        for scale, outcome in zip(factors, tally.outcomes(cast, factors), strict=True)
+        for scale, outcome in zip(factors, parts.outcomes(cast, factors), strict=True)
     ]
 
 
@@ -146,13 +149,18 @@ def grouped(
     names: str | Iterable[str] | None = None,
     kinds: str | Iterable[str] | None = None,
     per_step: bool = False,
-) -> dict[tuple[str, str, int | None], Tally]:
-    """Return the tallies of a trace by (name, kind, step or None), in the order of recording."""
+) -> dict[tuple[str, str, int | None], Parts]:
+    """Return the counts of a trace by (name, kind, step or None), in the order of recording.
+
+    Gradients are counted without the loss scale that they were recorded times.
+    """
+    scales = carried(trace)
     keep_names = known("name", names, trace.names(), trace.path)
     keep_kinds = known("kind", kinds, trace.kinds(), trace.path)
-    totals: dict[tuple[str, str, int | None], Tally] = {}
+    totals: dict[tuple[str, str, int | None], Parts] = {}
     for record in trace.records():
         if record.name in keep_names and record.kind in keep_kinds:
             step = record.step if per_step else None
-            add_to(totals, (record.name, record.kind, step), record.tally)
+            parts = Parts.of(record.tally, scales.factor(record))
+            add_to(totals, (record.name, record.kind, step), parts)
     return totals

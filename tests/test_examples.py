@@ -137,3 +137,30 @@ def test_find_overflow(tmp_path: Path) -> None:
     assert "infinity at step 0, forward, in add of blocks.5 (" in emulated
     assert where in emulated
     assert wide.rstrip().endswith("nothing overflows")
+
+
+def test_gradient_histogram(tmp_path: Path) -> None:
+    """A smaller model and fewer steps have fewer gradients below float16's range: same shape."""
+    pytest.importorskip("torch", reason="torch is not installed: pip install 'fpemu[torch]'")
+    smaller = "--steps", "3", "--layers", "1", "--batch", "4", "--plot", "gradients.png"
+    printed = run("gradient_histogram.py", *smaller, folder=tmp_path).splitlines()
+    assert re.match(r"[\d,]+ activation gradients of step 3, [\d.]+ % of them zero", printed[0])
+    rows = [line.replace("%", "").split() for line in printed[2:]]
+    assert [int(scale) for scale, _, _ in rows] == [1, 8, 128, 1024]
+    below = [float(share) for _, share, _ in rows]
+    zero = [float(share) for _, _, share in rows]
+    assert below == sorted(below, reverse=True)
+    assert 1 < below[0] < 25
+    assert below[-1] <= 0.2
+    assert len(set(below)) == 4, "it falls at each step"
+    assert all(z < b for z, b in zip(zero, below, strict=True)), "half of them round up"
+    assert (tmp_path / "gradients.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_scaling_quality_is_near_what_was_published(tmp_path: Path) -> None:
+    head, *rows = run("scaling_quality.py", "--rows", "256", folder=tmp_path).splitlines()
+    assert head.split() == ["format", "published", "here", "OCP", "rule"]
+    assert len(rows) == 7
+    for row in rows:
+        published, here = map(float, re.findall(r"\d+\.\d+", row)[:2])
+        assert abs(published - here) < (0.85 if "INT" in row else 0.2), row

@@ -232,12 +232,20 @@ class Forward:
         facts = ingoing(self._sample, self._names, inputs)
         if self._settings.matmul and operation.matmul and not in_backward():
             take_inputs(self._sample, self._names, self._weights, label, inputs)
+        if operation.matmul and not in_backward():
+            self._note_inputs(label, inputs)
         several = len(fresh) > 1
         for k, (where, tensor) in enumerate(fresh):
             name = f"{label}{where or f'[{k}]'}" if several else label
             site = Site(name, operation.name, module, place)
             given = partial(is_given, self._sample, operation, args, kwargs)
             self._computed(site, tensor, inputs, facts, given, operation.matmul)
+
+    def _note_inputs(self, label: str, inputs: list[torch.Tensor]) -> None:
+        """Note what a matrix product is given: the tensors that a small format would round."""
+        read = [one for one in inputs if self._names.weight(one) is None]
+        entries = map(self._sample.entry, read)
+        self._sample.reads(label, [entry.site.name if entry else "" for entry in entries])
 
     def _label(self, operation: Operation, call: _Call | None, module: str, place: Place) -> str:
         if call and call.leaf and not call.named:

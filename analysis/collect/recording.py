@@ -49,6 +49,11 @@ class Recording:
         """The tensors that were left out, and why."""
         return self._sample.unsupported
 
+    @property
+    def inputs(self) -> dict[str, list[str]]:
+        """The tensors that each matrix product was given, by the name of its result."""
+        return self._sample.inputs
+
     def install(self, depth: int) -> None:
         """Attach everything; the function mode goes to a depth of the stack of modes."""
         self._eager.enter_context(eager())

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fpemu.analysis.collect.arrays import array_of, check_tensor, measure
 from fpemu.analysis.collect.framework import torch
@@ -18,7 +18,7 @@ from fpemu.analysis.collect.places import Place
 from fpemu.analysis.first_cause import Glimpse
 from fpemu.analysis.records import Record
 from fpemu.analysis.totals import add_to
-from fpemu.blocks import BlockTally, block_tally
+from fpemu.blocks import block_tally
 from fpemu.errors import InputError
 from fpemu.moments import Moments
 from fpemu.tallies import Tally
@@ -72,7 +72,8 @@ class Sample:
     def __init__(self, step: int, settings: Settings, causes: Causes) -> None:
         self.step, self.settings, self._causes = step, settings, causes
         self._records: dict[tuple[str, str], Record] = {}
-        self._blocks: dict[tuple[str, str], BlockTally] = {}
+        self._counted: dict[tuple[str, str, str], Any] = {}
+        self._inputs: dict[str, dict[str, None]] = {}
         self._entries: dict[int, Entry] = {}
         self.unsupported: dict[str, str] = {}  #: name -> why it was left out
         self.spoilt = False
@@ -130,20 +131,33 @@ class Sample:
         self._records[name, kind] = known + record if known else record
         if self.settings.blocks is not None:
             blocks = block_tally(array_of(tensor), block=self.settings.blocks)
-            add_to(self._blocks, (name, kind), blocks)
+            self.count(name, kind, blocks)
         seen = glimpse(name, kind, phase, operation, numbers)
         self._causes.look(self.step, seen, *numbers, origin)
         return seen
+
+    def count(self, name: str, kind: str, counts: Any) -> None:
+        """Keep what else was counted of a tensor."""
+        add_to(self._counted, (name, kind, counts.topic), counts)
+
+    def reads(self, name: str, names: Iterable[str]) -> None:
+        """Note which tensors a matrix product was given, "" for what is not recorded."""
+        self._inputs.setdefault(name, {}).update(dict.fromkeys(names))
+
+    @property
+    def inputs(self) -> dict[str, list[str]]:
+        """The tensors that each matrix product was given, by the name of its result."""
+        return {name: list(names) for name, names in self._inputs.items()}
 
     def write(self, trace: Trace) -> None:
         """Hand the step's records over to the trace."""
         if not self.spoilt:
             for record in self._records.values():
                 trace.add(record)
-            for (name, kind), blocks in self._blocks.items():
-                trace.count(name, kind, self.step, blocks)
+            for (name, kind, _), counts in self._counted.items():
+                trace.count(name, kind, self.step, counts)
         self._records.clear()
-        self._blocks.clear()
+        self._counted.clear()
         self._entries.clear()  # which breaks the cycle through the weak references' callbacks
 
 

@@ -19,6 +19,7 @@ from fpemu.analysis.collect.recording import Recording
 from fpemu.analysis.collect.settings import Settings, read_settings
 from fpemu.analysis.collect.stepping import Stepping
 from fpemu.analysis.first_cause import FirstCause
+from fpemu.analysis.metadata import READ_BY_PRODUCTS
 from fpemu.analysis.store import PathLike
 from fpemu.analysis.trace import Trace
 from fpemu.cast import Cast
@@ -53,6 +54,7 @@ class Watch:
         self._scaler: weakref.ref[Any] | None = None
         self._stepped = self._begun = False
         self._left_out: dict[str, str] = {}
+        self._inputs: dict[str, list[str]] = {}
 
     @property
     def step(self) -> int:
@@ -117,6 +119,9 @@ class Watch:
         if left_out := recording.unsupported.items() - self._left_out.items():
             self._left_out.update(left_out)
             self.trace.metadata["not_watched"] = self._left_out
+        if any(self._inputs.get(name) != names for name, names in recording.inputs.items()):
+            self._inputs.update(recording.inputs)
+            self.trace.metadata[READ_BY_PRODUCTS] = self._inputs
 
     def _loss(self, value: float) -> None:
         scale = scalers.scale_of(self._scaler) or 1.0

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from fpemu.analysis.collect.arrays import array_of
 from fpemu.analysis.collect.backward import Gradients
 from fpemu.analysis.collect.causes import Origin
 from fpemu.analysis.collect.framework import torch
@@ -13,6 +14,7 @@ from fpemu.analysis.collect.names import Names
 from fpemu.analysis.collect.places import Place
 from fpemu.analysis.collect.sample import Sample, Site, glimpse
 from fpemu.analysis.first_cause import Glimpse
+from fpemu.analysis.updates import update_tally
 
 __all__ = ["Weights"]
 
@@ -76,8 +78,10 @@ class Weights:
             old = self._old.pop(id(weight), None)
             if old is not None and weight.shape == old.shape:
                 with torch._C.DisableTorchFunction(), torch.no_grad():
-                    update = old.neg_().add_(weight.detach())
-                self._stepped_to(site.name, "update", update, operation, site, weight)
+                    update = weight.detach() - old
+                if self._stepped_to(site.name, "update", update, operation, site, weight):
+                    lost = update_tally(array_of(old), array_of(update))
+                    self._sample.count(site.name, "update", lost)
             if self._own and "optimizer_state" in self._settings.kinds:
                 for name, state in _states(optimizer.state.get(weight, {})):
                     full = f"{site.name}.{name}"
@@ -104,11 +108,13 @@ class Weights:
         operation: str,
         site: Site,
         weight: torch.Tensor,
-    ) -> None:
+    ) -> bool:
+        """Take a tensor after the step; say whether its numbers are counted."""
         numbers = self._sample.measure(name, tensor)
         if numbers is not None:
             origin = partial(self._origin, operation, site, weight)
             self._sample.take(name, kind, tensor, numbers, "optimizer", operation, origin)
+        return numbers is not None
 
     def _origin(self, operation: str, site: Site, weight: torch.Tensor) -> Origin:
         inputs: list[Glimpse] = [site.value] if site.value else []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["prepare", "write"]
 
 _TRACE, _REPORT = "run.fpemu", "report.html"
-_IMAGES = ("histogram.png", "exponents.png", "underflow.png", "scales.png")  # as the page has them
+
+#: The plots that are kept beside the page, by name.
+_IMAGES = {
+    "exponent_histogram": "histogram.png",
+    "exponent_heatmap": "exponents.png",
+    "underflow_heatmap": "underflow.png",
+    "lost_by_scale": "scales.png",
+}
 
 
 def prepare(folder: Path) -> None:
@@ -38,15 +43,12 @@ def prepare(folder: Path) -> None:
 def write(experiment: Experiment, report: Report, folder: Path) -> list[Path]:
     """Write report, trace and the report's plots as images; return their paths."""
     from fpemu.analysis.report import html
+    from fpemu.analysis.report.figures import figures
 
-    page = html.render(report)
-    write_text(folder / _REPORT, page)
+    drawn = tuple(figures(report))  # once: drawing takes as long as the training
+    write_text(folder / _REPORT, html.render(report, plots=drawn))
     experiment.trace.save(folder / _TRACE)
-    for name, image in zip(_IMAGES, _images(page), strict=True):
+    images = {_IMAGES[one.name]: one.png for one in drawn if one.name in _IMAGES}
+    for name, image in images.items():
         write_bytes(folder / name, image)
-    return [folder / name for name in (_REPORT, _TRACE, *_IMAGES)]
-
-
-def _images(page: str) -> list[bytes]:
-    """The plots that the page carries: drawing them again would take as long as the training."""
-    return [base64.b64decode(data) for data in re.findall(r'"data:image/png;base64,([^"]+)"', page)]
+    return [folder / name for name in (_REPORT, _TRACE, *images)]

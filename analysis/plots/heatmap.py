@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fpemu.analysis.plots import compute
-from fpemu.analysis.plots.compute import Band, ExponentHeatmap, UnderflowHeatmap
-from fpemu.analysis.plots.compute.counts import BINADES
+from fpemu.analysis.plots.compute import ExponentHeatmap, UnderflowHeatmap
 from fpemu.analysis.plots.figures import new_axes
-from fpemu.analysis.plots.names import power, shorten, shorten_all
+from fpemu.analysis.plots.names import power
+from fpemu.analysis.plots.rows import UNSCALED, draw_limits, label_rows, row_height
 from fpemu.analysis.plots.style import (
     TEXT,
     inches,
-    legend_below,
     nothing,
     power_ticks,
     set_title,
@@ -24,8 +23,6 @@ from fpemu.analysis.plots.style import (
 from fpemu.tallies import exponent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
 
     from fpemu.analysis.plots.compute.counts import Shares
@@ -63,7 +60,7 @@ def exponent_heatmap(
     ['layer0', 'layer1', 'layer2']
 
     source: a mapping of arrays or Tallies by name, or a Trace (a row for each name and kind, all
-    steps together); selection: name=, kind=, step= of a Trace.
+    steps together); selection: name=, kind=, step=, unscaled= of a Trace.
     to: lines mark this format's smallest value, smallest normal and largest value, moved by
     scale, a power of two that the values would be multiplied by before the cast; None for no lines.
     Colour is the share of a tensor's finite non-zero values, on a logarithmic scale; blank is
@@ -71,19 +68,20 @@ def exponent_heatmap(
     """
     if not isinstance(source, ExponentHeatmap):
         source = compute.exponent_heatmap(source, to=to, scale=scale, **selection)
-    ax = new_axes(8.0, _height(len(source.labels))) if ax is None else ax
+    ax = new_axes(8.0, row_height(len(source.labels))) if ax is None else ax
     set_title(ax, title or _exponent_title(source))
     low, high = _binades(source)
-    shares = 100.0 * source.share[:, low - BINADES[0] : high - BINADES[0]]
+    first = source.binades[0]
+    shares = 100.0 * source.share[:, low - first : high - first]
     if not source.counts.sum():
         return nothing(ax, "no non-zero values recorded")
     _draw_map(ax, np.maximum(shares, _BLANK), (low, high), _share_norm())
-    _label_rows(ax, source.labels)
+    label_rows(ax, source.labels)
     ticks, labels = power_ticks(ax, low, high)
     ax.set_xticks(ticks, labels, **TEXT)
-    set_xlabel(ax, "|x|, one column for each power of two")
+    set_xlabel(ax, "|x|, one column for each power of two", UNSCALED if source.unscaled else "")
     if source.band:
-        _draw_limits(ax, source.band, exponent_of(source.scale), (low, high))
+        draw_limits(ax, source.band, exponent_of(source.scale), (low, high))
     return ax
 
 
@@ -106,7 +104,9 @@ def underflow_heatmap(
     'Underflow in float16'
 
     source: a Trace, or a mapping of name to {step: array or Tally}; selection: name=, kind=,
-    step= of a Trace. to: a Cast or a format's name; scale: the power of two that the values are
+    step= of a Trace, and unscaled=False for gradients with the loss scale that they were recorded
+    times, which is else taken out.
+    to: a Cast or a format's name; scale: the power of two that the values are
     multiplied by before the cast.
     Colour is the share of the finite non-zero values that became zero, in %; the scale is linear
     up to 0.1 % and logarithmic above, so that little is told from nothing. Grey: not recorded, or
@@ -114,13 +114,13 @@ def underflow_heatmap(
     """
     if not isinstance(source, UnderflowHeatmap):
         source = compute.underflow_heatmap(source, to=to, scale=scale, **selection)
-    ax = new_axes(8.0, _height(len(source.labels))) if ax is None else ax
+    ax = new_axes(8.0, row_height(len(source.labels))) if ax is None else ax
     set_title(ax, title or _underflow_title(source))
     if not (source.nonzero > 0).any():
         return nothing(ax, "no non-zero values recorded")
     columns = (0, len(source.steps))
     _draw_map(ax, 100.0 * source.share, columns, _loss_norm())
-    _label_rows(ax, source.labels)
+    label_rows(ax, source.labels)
     shown = thin(len(source.steps), int(inches(ax)[0] / 0.6))
     ax.set_xticks([i + 0.5 for i in shown], [str(source.steps[i]) for i in shown], **TEXT)
     grey = " (grey: nothing recorded)" if (source.nonzero <= 0).any() else ""
@@ -141,20 +141,15 @@ def _underflow_title(data: UnderflowHeatmap) -> str:
     return f"Underflow in {data.to}{_scaled(data.scale)}"
 
 
-def _height(rows: int) -> float:
-    """Figure height in inches: room for each label, up to a page."""
-    return float(np.clip(2.0 + 0.22 * rows, 2.8, 9.0))
-
-
 def _binades(data: ExponentHeatmap) -> tuple[int, int]:
     """From the lowest to above the highest binade of the data and of the format's range."""
-    used = np.flatnonzero(data.counts.sum(0)) + BINADES[0]
+    used = np.flatnonzero(data.counts.sum(0)) + data.binades[0]
     ends = [int(used[0]), int(used[-1]) + 1] if used.size else [-1, 1]
     band = data.band
     if band and not band.wide:
         shift = exponent_of(data.scale)
         ends += [int(np.floor(band.low)) - shift - 1, int(np.ceil(band.high)) - shift + 1]
-    return max(min(ends), BINADES[0]), min(max(ends), BINADES[-1] + 1)
+    return max(min(ends), data.binades[0]), min(max(ends), data.binades[-1] + 1)
 
 
 def _share_norm() -> Any:
@@ -213,33 +208,3 @@ def _pool(values: Shares) -> tuple[Shares, int, int]:
     padded[: values.shape[0], : values.shape[1]] = np.where(np.isnan(values), -np.inf, values)
     largest = padded.reshape(rows, tall, columns, wide).max((1, 3))
     return np.where(largest == -np.inf, np.nan, largest), tall, wide
-
-
-def _label_rows(ax: Axes, labels: Sequence[str]) -> None:
-    shown = thin(len(labels), int(inches(ax)[1] / 0.135))
-    names, common = shorten_all(labels)
-    shown_names = [names[row] for row in shown]
-    ax.set_yticks([row + 0.5 for row in shown], shown_names, fontsize="x-small", **TEXT)
-    if common:
-        ax.set_ylabel(shorten(common, int(inches(ax)[1] / 0.08)), fontsize="x-small", **TEXT)
-
-
-def _draw_limits(ax: Axes, band: Band, shift: int, columns: tuple[int, int]) -> None:
-    """Mark the format's range; the white edge keeps a line visible on any colour."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patheffects import Normal, Stroke
-
-    limits = {
-        f"largest, {2.0**band.high:g}": (band.high, "solid"),
-        f"smallest normal, {power(round(band.normal))}": (band.normal, "dashed"),
-    }
-    if band.low < band.normal:
-        limits[f"smallest, {power(round(band.low))}"] = (band.low, "dotted")
-    handles = []
-    for at, dash in limits.values():
-        look: dict[str, Any] = {"color": "#D55E00", "linestyle": dash, "linewidth": 1.8}
-        handles.append(Line2D([], [], **look))
-        if columns[0] <= at - shift <= columns[1]:
-            edge = [Stroke(linewidth=3.2, foreground="white"), Normal()]
-            ax.axvline(at - shift, path_effects=edge, **look)
-    legend_below(ax, handles, list(limits))

@@ -11,9 +11,10 @@ import numpy as np
 
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import Band, ExponentHistogram
-from fpemu.analysis.plots.compute.counts import BINADES, FORMATS
+from fpemu.analysis.plots.compute.counts import FORMATS
 from fpemu.analysis.plots.figures import new_axes
 from fpemu.analysis.plots.names import arrow
+from fpemu.analysis.plots.rows import UNSCALED
 from fpemu.analysis.plots.style import (
     MARKS,
     TEXT,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["exponent_histogram"]
 
+
 def exponent_histogram(
     source: Source | ExponentHistogram,
     *,
@@ -55,7 +57,8 @@ def exponent_histogram(
     '% of all values'
 
     source: an array, a Tally, a mapping of them by name (one outline each, at most 8), or a Trace
-    (one outline a kind); selection: name=, kind=, step= of a Trace.
+    (one outline a kind); selection: name=, kind=, step= of a Trace, and unscaled=False for
+    gradients with the loss scale that they were recorded times, which is else taken out.
     formats: names, Formats or Casts; a band is solid over the normal range and hatched over the
     subnormal one.
     log: a logarithmic axis, so that a tail of 0.01 % is seen.
@@ -80,7 +83,7 @@ def exponent_histogram(
     _set_height(ax, lowest, highest, 1 - strip * (len(source.bands) + 1), log)
     for row, band in enumerate(source.bands):
         _draw_band(ax, band, frame, 1 - strip * (row + 0.9), 0.75 * strip)
-    _label(ax, frame, bool(source.bands))
+    _label(ax, frame, bool(source.bands), source.unscaled)
     if any(source.labels):
         legend_below(ax, handles, source.labels)
     return ax
@@ -97,7 +100,7 @@ class _Frame(NamedTuple):
     @classmethod
     def around(cls, data: ExponentHistogram) -> _Frame:
         """Take in all data and each format that is not too wide to show."""
-        used = np.flatnonzero(data.counts.sum(0)) + BINADES[0]
+        used = np.flatnonzero(data.counts.sum(0)) + data.binades[0]
         ends = [float(used[0]), float(used[-1]) + 1] if used.size else [-1.0, 1.0]
         for band in data.bands:
             if not band.wide:
@@ -123,9 +126,9 @@ class _Frame(NamedTuple):
 def _draw_bins(ax: Axes, data: ExponentHistogram, frame: _Frame) -> tuple[list[Any], float, float]:
     """Draw every bin in %; return what was drawn, the lowest above 0 and the highest."""
     whole = np.maximum(data.total, 1)[:, None] / 100
-    columns = slice(frame.low - BINADES[0], frame.high - BINADES[0])
+    columns = slice(frame.low - data.binades[0], frame.high - data.binades[0])
     inside = data.counts[:, max(columns.start, 0) : columns.stop] / whole
-    first = max(frame.low, BINADES[0])
+    first = max(frame.low, data.binades[0])
     edges = np.arange(first, first + inside.shape[1] + 1)
     apart = np.stack([data.zero, data.inf + data.nan], 1) / whole
     width = frame.bin / len(data.labels)
@@ -202,7 +205,7 @@ def _name_band(ax: Axes, name: str, ends: tuple[float, float, float], y: float) 
     ax.text(x, y, name, fontsize="x-small", color=colour, **place, **TEXT)
 
 
-def _label(ax: Axes, frame: _Frame, bands: bool) -> None:
+def _label(ax: Axes, frame: _Frame, bands: bool, unscaled: bool) -> None:
     ticks, labels = power_ticks(ax, frame.low, frame.high)
     # a power beside the zero bin would be written over its label
     clear = [k > frame.zero_at + 0.06 * (frame.high - frame.zero_at) for k in ticks]
@@ -212,5 +215,5 @@ def _label(ax: Axes, frame: _Frame, bands: bool) -> None:
         ticks, labels = [*ticks, frame.nonfinite_at + frame.bin / 2], [*labels, "inf,\nNaN"]
     ax.set_xticks(ticks, labels, **TEXT)
     key = "bands: solid = normal range, hatched = subnormal range" if bands else ""
-    set_xlabel(ax, "|x|, one bin for each power of two", key)
+    set_xlabel(ax, "|x|, one bin for each power of two", key, UNSCALED if unscaled else "")
     ax.set_ylabel("% of all values", **TEXT)

@@ -10,6 +10,7 @@ from fpemu.analysis.plots.compute import LostByScale
 from fpemu.analysis.plots.compute.counts import FORMATS
 from fpemu.analysis.plots.figures import new_axes
 from fpemu.analysis.plots.names import power
+from fpemu.analysis.plots.rows import UNSCALED
 from fpemu.analysis.plots.style import (
     GREY,
     MARKS,
@@ -57,7 +58,8 @@ def lost_by_scale(
     ['float16: best 2¹⁷', 'float8_e5m2: best 2²¹']
 
     source: an array, a Tally, a mapping of them or a Trace, all taken together; selection: name=,
-    kind=, step= of a Trace. formats: at most 8 names, Formats or Casts.
+    kind=, step= of a Trace, and unscaled=False for gradients with the loss scale that they were
+    recorded times, which is else taken out. formats: at most 8 names, Formats or Casts.
     scales: powers of two that the values are multiplied by before the cast.
     Lost: became zero, was clamped, became infinite or NaN, or has a sign that the format lacks;
     in % of the finite non-zero values, linear up to a tenth of the tolerance, logarithmic above.
@@ -86,7 +88,8 @@ def lost_by_scale(
     ax.set_xticks(ticks, labels, **TEXT)
     several = f"lines: all {source.tensors} tensors together; bars: safe for each of them"
     key = several if source.tensors > 1 else ""
-    set_xlabel(ax, "scale that multiplies the values before the cast", key)
+    words = "scale that multiplies the values before the cast"
+    set_xlabel(ax, words, key, UNSCALED if source.unscaled else "")
     ax.set_ylabel("lost, % of non-zero values", **TEXT)
     legend_below(ax, handles, list(map(_entry, source.labels, source.safe)))
     return ax

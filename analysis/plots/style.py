@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fpemu.analysis.plots.names import plain, power, shorten_all
+from fpemu.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,13 +20,17 @@ __all__ = [
     "MARKS",
     "TEXT",
     "Mark",
+    "edged",
     "inches",
     "ink",
     "legend_below",
+    "legend_room",
+    "marks_of",
     "nothing",
     "power_ticks",
     "set_title",
     "set_xlabel",
+    "step_axis",
     "thin",
 ]
 
@@ -64,6 +69,13 @@ def ink() -> Any:
     return matplotlib.rcParams["text.color"]
 
 
+def edged(width: float, colour: Any = "white") -> list[Any]:
+    """Return the path effects of a line with an edge, which keeps it visible on any colour."""
+    from matplotlib.patheffects import Normal, Stroke
+
+    return [Stroke(linewidth=width, foreground=colour), Normal()]
+
+
 def thin(count: int, room: int) -> Sequence[int]:
     """Return evenly spaced indices below `count`, at most `room` of them, always with 0.
 
@@ -85,12 +97,40 @@ def inches(ax: Axes) -> tuple[float, float]:
     return box.width / figure.dpi, box.height / figure.dpi
 
 
-def power_ticks(ax: Axes, low: int, high: int) -> tuple[list[float], list[str]]:
-    """Return ticks for the powers of two from `low` to `high`, as many as can be read."""
-    room = max(2, int(inches(ax)[0] / 0.55))
+def marks_of(count: int, what: str) -> tuple[Mark, ...]:
+    """Return a mark for each of `count` lines; more than can be told apart are refused."""
+    if count > len(MARKS):
+        raise InputError(f"{count} {what} in one plot: {len(MARKS)} can be told apart; give fewer")
+    return MARKS[:count]
+
+
+def power_ticks(
+    ax: Axes, low: int, high: int, *, upright: bool = False
+) -> tuple[list[float], list[str]]:
+    """Return ticks for the powers of two from `low` to `high`, as many as can be read.
+
+    upright: for the y axis.
+    """
+    room = max(2, int(inches(ax)[upright] / (0.3 if upright else 0.55)))
     step = next(s for s in (1, 2, 4, 8, 16, 32, 64) if (high - low) / s <= room or s == 64)
     ticks = range(-(-low // step) * step, high + 1, step)
     return [float(k) for k in ticks], [power(k) for k in ticks]
+
+
+def step_axis(ax: Axes, steps: Sequence[int]) -> None:
+    """Fit the x axis to steps, with whole numbers as ticks."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    low, high = min(steps), max(steps)
+    margin = 0.02 * (high - low) or 0.5
+    ax.set_xlim(low - margin, high + margin)
+    ax.xaxis.set_major_locator(MaxNLocator(max(2, int(inches(ax)[0] / 0.9)), integer=True))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.0f}"))
+
+
+def legend_room(ax: Axes) -> int:
+    """Return how many letters an entry of a legend may have."""
+    return min(64, max(24, int(14 * inches(ax)[0])))
 
 
 def legend_below(ax: Axes, handles: Sequence[Any], labels: Sequence[str]) -> None:
@@ -104,7 +144,7 @@ def legend_below(ax: Axes, handles: Sequence[Any], labels: Sequence[str]) -> Non
     ticks = max((text.get_text().count("\n") for text in ax.get_xticklabels()), default=0)
     lines = ticks + ax.get_xlabel().count("\n")
     below = ScaledTranslation(0, -0.5 - 0.16 * lines, figure.dpi_scale_trans)
-    names, _ = shorten_all(labels)
+    names, _ = shorten_all(labels, legend_room(ax))
     columns = max(1, int(inches(ax)[0] / (0.5 + 0.063 * max(map(len, names)))))
     drawn = ax.legend(
         handles,
@@ -128,9 +168,16 @@ def set_title(ax: Axes, title: str) -> None:
 
 
 def set_xlabel(ax: Axes, *parts: str) -> None:
-    """Label the x axis, each part on lines of its own, wrapped to the axes' width."""
+    """Label the x axis, each part on lines of its own, wrapped to the axes' width.
+
+    More than two lines are set smaller: they are there to be looked up.
+    """
     lines = [line for part in parts for line in _wrap(part, inches(ax)[0] * 12)]
-    ax.set_xlabel("\n".join(lines), **TEXT)
+    size = "medium"
+    if len(lines) > 2:
+        lines = [line for part in parts for line in _wrap(part, inches(ax)[0] * 14.5)]
+        size = "small"
+    ax.set_xlabel("\n".join(lines), fontsize=size, **TEXT)
 
 
 def _wrap(text: str, width: float) -> list[str]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fpemu.analysis.files import write_text
     from fpemu.analysis.report import html, text
+    from fpemu.analysis.report.sections.verdict import Status, Verdict
     from fpemu.analysis.report.summary import SCHEMA, Report, build
-    from fpemu.analysis.report.verdict import Status, Verdict
 
 __all__ = ["SCHEMA", "Report", "Status", "Verdict", "build", "html", "text", "write_text"]
 
@@ -26,7 +26,7 @@ _HOME = {
     "build": f"{__name__}.summary",
     "write_text": "fpemu.analysis.files",
     "Status": f"{__name__}.status",
-    "Verdict": f"{__name__}.verdict",
+    "Verdict": f"{__name__}.sections.verdict",
 }
 
 

@@ -2,198 +2,131 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import io
 import json
-import math
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from fpemu.analysis.files import check_folder
+from fpemu.analysis.report.options import (
+    JSON,
+    KINDS,
+    ROWS,
+    SCALES,
+    TOLERANCE,
+    deliver,
+    names_of_casts,
+    one_line,
+    out_option,
+    show,
+    view_of,
+)
 from fpemu.analysis.typed import HELP
-from fpemu.errors import FpemuError, InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from fpemu.analysis.report.summary import Report
 
 __all__ = ["report", "whatif"]
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-class _Refusal(click.ClickException):
-    """Bad input: one line, exit code 2."""
-
-    exit_code = 2
-
-
-def _one_line(command: _F) -> _F:
-    """Turn what fpemu refuses into one line on stderr and exit code 2."""
-
-    @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except FpemuError as error:
-            raise _Refusal(str(error)) from None
-
-    return run  # type: ignore[return-value]
-
-
-def _casts(
-    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Split lists of names at commas; a cast with rules has commas of its own and stands alone."""
-    split = (text.split(",") if ":" not in text else [text] for text in value)
-    return tuple(name.strip() for names in split for name in names if name.strip())
-
-
-def _scales(context: click.Context, parameter: click.Parameter, value: str) -> tuple[float, ...]:
-    """Read 'LOW:HIGH' or a list of exponents of two."""
-    from fpemu.tallies import SCALE_LIMIT
-
-    exponents: Sequence[int] = ()
-    with contextlib.suppress(ValueError):
-        if ":" in value:
-            low, high = (int(part) for part in value.split(":"))
-            exponents = range(low, high + 1)
-        else:
-            exponents = sorted(int(part) for part in value.replace(",", " ").split())
-    if not exponents or max(-exponents[0], exponents[-1]) > SCALE_LIMIT:
-        raise click.BadParameter(
-            f"{value!r}: give exponents of two from -{SCALE_LIMIT} to {SCALE_LIMIT}, "
-            "as '-8:24' or '0,3,7,10'"
-        )
-    return tuple(math.ldexp(1.0, k) for k in exponents)
-
-
-_TRACE = click.argument("trace", type=click.Path(path_type=str), metavar="TRACE")
-_SCALES = click.option(
-    "--scales", default="-24:39", show_default=True, callback=_scales, metavar="LOW:HIGH",
-    help="Scales tried, as exponents of two: a range or a list.",
-)  # fmt: skip
-_OUT = click.option(
-    "--out", type=click.Path(path_type=str, dir_okay=False), metavar="FILE",
-    help="Write a file instead of printing: .html, .json or .txt, by its suffix.",
-)  # fmt: skip
-_TOLERANCE = click.option(
-    "--tolerance", type=float, default=0.1, show_default=True, metavar="PERCENT",
-    help="Share of its non-zero values that a tensor may lose.",
-)  # fmt: skip
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+_FORMS = ".html", ".json", ".txt", ".parquet"
 
 
 @click.command(context_settings=HELP)
-@_TRACE
+@click.argument("traces", type=click.Path(path_type=str), metavar="TRACE...", nargs=-1,
+                required=True)  # fmt: skip
 @click.option(
     "--to", metavar="CAST",
     help="The format judged, with rules if any ('e4m3fn:overflow=saturate'). Unless given, the "
     "trace's own, else float16.",
 )  # fmt: skip
 @click.option(
-    "--formats", multiple=True, callback=_casts, metavar="CASTS",
+    "--formats", multiple=True, callback=names_of_casts, metavar="CASTS",
     help="The other formats of the what-if section: 'bf16,e5m2' (repeatable).",
 )  # fmt: skip
-@click.option(
-    "--kind", "kinds", multiple=True,
-    help="A kind that the verdict is about (repeatable); unless given, activations, weights and "
-    "gradients.",
-)  # fmt: skip
-@_SCALES
-@_TOLERANCE
-@click.option("--rows", type=click.IntRange(min=1), default=20, show_default=True,
-              help="Rows of each table in the printed report.")  # fmt: skip
-@_JSON
-@_OUT
-@_one_line
+@click.option("--against", type=click.Path(path_type=str), metavar="TRACE",
+              help="An earlier run, to say what got better and what worse.")  # fmt: skip
+@KINDS
+@SCALES
+@TOLERANCE
+@ROWS
+@click.option("--tensorboard", type=click.Path(path_type=str, file_okay=False), metavar="FOLDER",
+              help="Write the run's tensors, step by step, for TensorBoard.")  # fmt: skip
+@JSON
+@out_option(*_FORMS)
+@one_line
 def report(
-    trace: str,
+    traces: tuple[str, ...],
     to: str | None,
     formats: tuple[str, ...],
+    against: str | None,
     kinds: tuple[str, ...],
     scales: tuple[float, ...],
     tolerance: float,
     rows: int,
+    tensorboard: str | None,
     as_json: bool,
     out: str | None,
 ) -> None:
     """Say whether a format is ready for the numbers of a recorded run, and why not.
 
-    Prints the report of TRACE; --out report.html writes one file that any browser opens.
+    Prints the report of TRACE; --out report.html writes one file that any browser opens. Several
+    traces are the ranks of one distributed run: they are judged together, and compared.
     """
+    from fpemu.analysis.report.progress import shown
     from fpemu.analysis.report.summary import build
     from fpemu.analysis.trace import Trace
     from fpemu.analysis.what_if import FORMATS
 
-    view = _view(out, as_json)
-    found = build(
-        Trace.load(trace), to=to, formats=formats or FORMATS, scales=scales,
-        tolerance=tolerance / 100, kinds=kinds or None,
-    )  # fmt: skip
+    view = view_of(out, as_json, _FORMS)
+    first, *others = map(Trace.load, traces)
+    with shown() as progress:
+        found = build(
+            first, to=to, formats=formats or FORMATS, scales=scales, tolerance=tolerance / 100,
+            kinds=kinds or None, ranks=others, progress=progress,
+            against=None if against is None else Trace.load(against),
+        )  # fmt: skip
+    if tensorboard is not None:
+        from fpemu.analysis.export import write_tensorboard
+        from fpemu.analysis.report.sections.ranks import merged
+
+        whole = merged([first, *others]) if others else first
+        write_tensorboard(whole, tensorboard, report=found)
+        click.echo(f"wrote {tensorboard}", err=True)
+    if tensorboard is None or out is not None or as_json:
+        _deliver(found, view, rows, out)
+
+
+def _deliver(found: Report, view: str, rows: int, out: str | None) -> None:
+    """Give a report in the form asked for."""
     if view == "html":
         from fpemu.analysis.report import html
 
-        _deliver(html.render(found), out)
+        deliver(html.render(found), out)
     elif view == "json":
-        _deliver(json.dumps(found.to_json(), indent=1, allow_nan=False) + "\n", out)
+        deliver(json.dumps(found.to_json(), indent=1, allow_nan=False) + "\n", out)
+    elif view == "parquet" and out is not None:
+        from fpemu.analysis.export import write_parquet
+
+        write_parquet(found, Path(out))
+        click.echo(f"wrote {out}", err=True)
     else:
         from fpemu.analysis.report import text
 
-        _show(lambda console: text.render(found, console, limit=rows), out)
-
-
-def _view(out: str | None, as_json: bool) -> str:
-    """Which form was asked for, by --json or the suffix of --out."""
-    if out is None:
-        return "json" if as_json else "txt"
-    suffix = Path(out).suffix.lower()
-    if suffix not in (".html", ".json", ".txt"):
-        raise InputError(f"--out {out!r}: the suffix says the form: use .html, .json or .txt")
-    check_folder(out)
-    if as_json and suffix != ".json":
-        raise InputError(f"--out {out!r} with --json: name the file .json, or leave --json out")
-    return suffix[1:]
-
-
-def _show(print_to: Callable[[Console], None], out: str | None) -> None:
-    """Print to the terminal, or to a file as a terminal of 120 columns would show it."""
-    from rich.console import Console
-
-    if out is None:
-        print_to(Console())
-        return
-    page = io.StringIO()
-    print_to(Console(file=page, width=120, no_color=True, highlight=False))
-    _deliver(page.getvalue(), out)
-
-
-def _deliver(body: str, out: str | None) -> None:
-    """Write a text to its file and say where, or print it."""
-    if out is None:
-        click.echo(body, nl=False)
-        return
-    from fpemu.analysis.files import write_text
-
-    write_text(out, body)
-    click.echo(f"wrote {out}", err=True)
+        show(lambda console: text.render(found, console, limit=rows), out)
 
 
 @click.command(context_settings=HELP)
-@_TRACE
-@click.option("--to", "formats", multiple=True, callback=_casts, metavar="CASTS",
+@click.argument("trace", type=click.Path(path_type=str), metavar="TRACE")
+@click.option("--to", "formats", multiple=True, callback=names_of_casts, metavar="CASTS",
               help="Formats tried: 'float16,e4m3fn' (repeatable).")  # fmt: skip
-@_SCALES
+@SCALES
 @click.option("--kind", "kinds", multiple=True, help="Only this kind of tensor (repeatable).")
 @click.option("--name", "names", multiple=True, help="Only this tensor (repeatable).")
 @click.option("--per-step", is_flag=True, help="A row for each step, not all steps together.")
-@_TOLERANCE
-@_JSON
-@_OUT
-@_one_line
+@TOLERANCE
+@JSON
+@out_option(".json", ".txt")
+@one_line
 def whatif(
     trace: str,
     formats: tuple[str, ...],
@@ -210,14 +143,12 @@ def whatif(
     Prints one line for each tensor and format: what is lost unscaled, and the safe scales.
     --json has every scale.
     """
-    from fpemu.analysis.report.scale_rows import scale_rows
+    from fpemu.analysis.report.sections.what_if import scale_rows
     from fpemu.analysis.trace import Trace
     from fpemu.analysis.what_if import FORMATS
     from fpemu.analysis.what_if import whatif as count
 
-    view = _view(out, as_json)
-    if view == "html":
-        raise InputError("whatif writes .json or .txt; for a page use fpemu report --out FILE.html")
+    view = view_of(out, as_json, (".json", ".txt"))
     counted = count(
         Trace.load(trace), formats=formats or FORMATS, scales=sorted({1.0, *scales}),
         names=names or None, kinds=kinds or None, per_step=per_step,
@@ -229,8 +160,8 @@ def whatif(
             "safe_scales": [row.to_json() for row in safe],
             "rows": [row.to_json() for row in counted],
         }
-        _deliver(json.dumps(parts, allow_nan=False) + "\n", out)
+        deliver(json.dumps(parts, allow_nan=False) + "\n", out)
     else:
         from fpemu.analysis.report import text
 
-        _show(lambda console: text.render_scales(safe, console), out)
+        show(lambda console: text.render_scales(safe, console), out)

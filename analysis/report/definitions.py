@@ -103,8 +103,12 @@ def definitions(cast: Cast, tolerance: float) -> tuple[Definition, ...]:
     words = {
         f"format {form.name}": describe_format(form) + ".",
         f"cast {cast}": describe_cast(cast) + ".",
-        "values counted": "The values as they were recorded, before this cast rounds them. What a "
-        "run that was itself rounded had lost before the recording is not in them.",
+        "values counted": "The values as they were recorded, before this cast rounds them; "
+        "gradients without the loss scale that they were recorded times, step by step. What a run "
+        "that was itself rounded had lost before the recording is not in them.",
+        "skipped": "NaN and infinite gradients at a step that a loss scaler skipped, because it "
+        "saw them. That is the scaler at work: they are counted apart and make no tensor unsafe. "
+        "NaN and infinity in anything else, or at any other step, do.",
         "underflow": "A non-zero value that the cast makes zero. Zeros in the recorded values, +0 "
         "and -0, are counted apart (zero %) and are never an underflow.",
         "subnormal": f"A non-zero result below the smallest normal, {power(form.smallest_normal)} "
@@ -130,6 +134,19 @@ def definitions(cast: Cast, tolerance: float) -> tuple[Definition, ...]:
         "safe scales": "The unbroken run of scales among those tried at which every tensor is "
         "safe: the run that holds 1, else the widest. 'or less', 'or more': the run reaches the "
         "last scale tried. The scale advised is 1 if it is safe, else the middle of the run.",
+        "SQNR, cosine": "Signal to quantization noise, 10 log10 of the values' squares over the "
+        "errors' squares; and the cosine of the angle between the values and the rounded ones. "
+        "Expected from the counts, as if values were spread evenly between the limits of the "
+        "formats: within about a decibel, where nothing is clamped.",
+        "damage": "What a format would do to a layer, from 0 to 1: the larger of the share of its "
+        "values lost and of the errors' squares in the values' squares; 1 if any value overflows.",
+        "loss scalers": "Each is replayed on the recorded gradients: its overflows, the steps it "
+        "would have skipped, and what is lost to underflow, to overflow and to skipped steps. With "
+        "another scaler than the one that ran, the gradients would have been others: an estimate.",
+        "updates lost": "Of the updates that are not 0, those for which round(w + dw) is w, the "
+        "weight being held in the format named; counted, not estimated from its size.",
+        "blocks": "Values that share a scale. Clipped: blocks with a value beyond the format's "
+        "largest one, at the scale that their largest value's exponent gives.",
         "range": "Dynamic range: log2 of the largest over the smallest non-zero magnitude, in "
         "binades (bits).",
         "headroom": "To max: log2(largest value of the format / largest magnitude). To normal: "

@@ -1,4 +1,8 @@
-"""One pass over a trace: each tensor's steps added up, and what happened at which step."""
+"""One pass over a trace: each tensor's steps added up, and what happened at which step.
+
+Gradients are counted without the loss scale that they were recorded times. NaN and infinite ones
+at a step that a loss scaler skipped are the scaler at work: they are counted, and apart.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fpemu.analysis.plots.compute import UnderflowHeatmap, underflow_of
-from fpemu.analysis.report.rows import HARD, Incident
+from fpemu.analysis.carried import Carried, carried
+from fpemu.analysis.plots.compute import AmaxByStep, UnderflowHeatmap
+from fpemu.analysis.records import GRADIENTS
+from fpemu.analysis.report.by_step import ByStep
+from fpemu.analysis.report.sections.events import FROM_ONE, OF_ALL, SKIPPED, Incident
 from fpemu.analysis.totals import Total, add_to
 from fpemu.analysis.what_if import percent
 
 if TYPE_CHECKING:
     from fpemu.analysis.records import Record
+    from fpemu.analysis.report.progress import Progress
+    from fpemu.analysis.report.question import Question
     from fpemu.analysis.trace import Trace
-    from fpemu.cast import Cast
     from fpemu.tallies import Outcome
 
-__all__ = ["Gathered", "gather"]
+__all__ = ["SKIP", "Gathered", "gather", "skipped_steps"]
+
+#: The kind of the event that says that a loss scaler skipped a step.
+SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +38,50 @@ class Gathered:
     totals: tuple[Total, ...]  #: in the order of recording
     incidents: tuple[Incident, ...]  #: in the order of time
     underflow: UnderflowHeatmap  #: tensor by tensor and step by step
+    amax: AmaxByStep  #: likewise
+    carried: Carried
+    skipped: frozenset[int]  #: steps that a loss scaler skipped
 
 
-def gather(trace: Trace, cast: Cast, tolerance: float) -> Gathered:
+def gather(trace: Trace, question: Question, progress: Progress) -> Gathered:
     """Sum the records by tensor, and collect what happened at which step."""
+    scales, skips = carried(trace), skipped_steps(trace)
     totals: dict[tuple[str, str], Total] = {}
     incidents: dict[tuple[str, str, str], Incident] = {}
-    counted: list[tuple[tuple[str, str], int, Outcome]] = []
-    for order, record in enumerate(trace.records()):
-        key, outcome = (record.name, record.kind), record.tally.outcome(cast)
-        add_to(totals, key, Total.of(record))
-        for incident in _happened(record, outcome, tolerance, order):
-            add_to(incidents, (incident.what, *key), incident)
-        counted.append((key, record.step, outcome))
+    by_step = ByStep()
+    most = len(trace.steps()) * len(trace.tensors())
+    for order, record in enumerate(progress.records(trace.records(), most)):
+        key, factor = (record.name, record.kind), scales.factor(record)
+        skipped = record.step in skips and record.kind in GRADIENTS
+        outcome = record.tally.outcome(question.to, factor)
+        add_to(totals, key, Total.of(record, factor, skipped=skipped))
+        for one in _happened(record, outcome, factor, question, order, skipped):
+            add_to(incidents, (one.what, *key), one)
+        by_step.add(key, record.step, outcome, record.moments, factor)
     return Gathered(
         tuple(totals.values()),
         tuple(sorted(incidents.values(), key=lambda found: (found.step, found.order))),
-        underflow_of(counted, cast),
+        by_step.underflow(question.to),
+        by_step.amax(question.to, not scales.none),
+        scales,
+        skips,
     )
 
 
+def skipped_steps(trace: Trace) -> frozenset[int]:
+    """Return the steps at which a loss scaler skipped the optimizer's step."""
+    return frozenset(event.step for event in trace.events() if event.kind == SKIP)
+
+
 def _happened(
-    record: Record, outcome: Outcome, tolerance: float, order: int
+    record: Record, outcome: Outcome, factor: float, question: Question, order: int, skipped: bool
 ) -> Iterator[Incident]:
     """What one record shows."""
-    for what in ("nan", "inf", "overflow", "saturated", "underflow", "invalid"):
-        count = getattr(outcome, what)
-        whole = outcome.total if what in ("nan", "inf") else outcome.nonzero
-        if count and (what in HARD or count > tolerance * whole):
+    if outcome.normal + outcome.subnormal + outcome.zero == outcome.total:
+        return
+    for what, count in _counts(outcome, skipped).items():
+        whole = outcome.total if what in OF_ALL else outcome.nonzero
+        if count and (what in FROM_ONE or count > question.tolerance * whole):
             yield Incident(
                 what=what,
                 name=record.name,
@@ -62,9 +89,21 @@ def _happened(
                 step=record.step,
                 count=count,
                 percent=percent(count, whole),
-                amax=record.moments.amax if record.moments.count else None,
+                amax=record.moments.amax * factor if record.moments.count else None,
                 steps=1,
                 worst_step=record.step,
                 worst_percent=percent(count, whole),
                 order=order,
             )
+
+
+def _counts(outcome: Outcome, skipped: bool) -> dict[str, int]:
+    """How many values each thing happened to."""
+    broken = outcome.nan + outcome.inf
+    return {
+        **({SKIPPED: broken} if skipped else {"nan": outcome.nan, "inf": outcome.inf}),
+        "overflow": outcome.overflow,
+        "saturated": outcome.saturated,
+        "underflow": outcome.underflow,
+        "invalid": outcome.invalid,
+    }

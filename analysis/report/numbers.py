@@ -12,7 +12,11 @@ __all__ = [
     "NOTHING",
     "bits",
     "cell",
+    "cosine",
     "count",
+    "decibels",
+    "exponent",
+    "file_size",
     "interval",
     "kind_words",
     "number",
@@ -62,6 +66,37 @@ def bits(x: float | None) -> str:
     ('3.2', '-10.0', '–')
     """
     return NOTHING if x is None or math.isnan(x) else f"{x:.1f}"
+
+
+def decibels(x: float | None) -> str:
+    """Return decibels: '31.4 dB'."""
+    if x is None or math.isnan(x):
+        return NOTHING
+    return f"{number(x)} dB" if math.isinf(x) else f"{round(x, 1) + 0.0:.1f} dB"
+
+
+def cosine(x: float | None) -> str:
+    """Return a cosine with six digits, never 1 for one below it: '0.999987'."""
+    return NOTHING if x is None or math.isnan(x) else f"{math.floor(x * 1e6) / 1e6:.6f}"
+
+
+def exponent(k: float | None) -> str:
+    """Return a power of two whose exponent need be no integer: '2^-9.5'."""
+    return NOTHING if k is None or math.isnan(k) else f"2^{k:.1f}"
+
+
+def file_size(n: float) -> str:
+    """Return a number of bytes: '12.3 MiB'.
+
+    >>> from fpemu.analysis.report.numbers import file_size
+    >>> file_size(512), file_size(3 * 2**20)
+    ('512 B', '3 MiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if n < 1024:
+            return f"{n:.3g} {unit}"
+        n /= 1024
+    return f"{n:.3g} TiB"
 
 
 def count(n: int) -> str:

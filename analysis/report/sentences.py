@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from fpemu.analysis.report.numbers import (
     count,
@@ -14,13 +15,24 @@ from fpemu.analysis.report.numbers import (
     share,
     shorten,
 )
-from fpemu.analysis.report.rows import GRADIENTS, JUDGED, Incident, TensorRow
-from fpemu.analysis.report.scale_rows import ScaleRow
+from fpemu.analysis.report.rows import GRADIENTS, JUDGED
+from fpemu.analysis.report.sections.events import Incident
+from fpemu.analysis.report.sections.tensors import TensorRow
+from fpemu.analysis.report.sections.what_if import ScaleRow
 from fpemu.analysis.report.status import Status
 from fpemu.analysis.scales import SafeScales
 from fpemu.cast import Cast
 
-__all__ = ["headline", "reasons"]
+__all__ = ["Recorded", "headline", "reasons"]
+
+
+class Recorded(NamedTuple):
+    """How a run's gradients were recorded: under which loss scales, and what became of steps."""
+
+    scales: tuple[float, ...] = ()  #: loss scales of the recorded steps, rising; () or (1.0,): none
+    steps: int = 0  #: recorded steps
+    skipped: int = 0  #: of them, those that a loss scaler skipped
+    worst: Incident | None = None  #: the gradient that was not finite at the most of them
 
 
 def headline(
@@ -37,12 +49,6 @@ def headline(
             f"{cast} is safe for these values: nothing overflows and no tensor loses more than "
             f"{limit} of its non-zero values."
         )
-    if worst.safe and loss_scale is not None:  # recorded times the loss scale it needs
-        return (
-            f"{cast} is safe for these values with a loss scale, such as "
-            f"{_scale(loss_scale.best)}: nothing overflows and no tensor loses more than {limit} "
-            "of its non-zero values."
-        )
     if first is not None and first.hard:
         blame = f"at step {first.step}, {_what(first, cast)}"
     else:
@@ -52,7 +58,7 @@ def headline(
         return f"These values are broken as recorded: {blame}."
     if status is Status.SAFE_WITH_LOSS_SCALE and loss_scale is not None:
         scale = _scale(loss_scale.best)
-        return f"{cast} needs a loss scale, such as {scale}: as recorded, {blame}."
+        return f"{cast} needs a loss scale, such as {scale}: without one, {blame}."
     return f"{cast} is not safe: {blame}."
 
 
@@ -64,7 +70,7 @@ def reasons(
     others: Sequence[TensorRow],
     cast: Cast,
     limit: str,
-    loss_scale_recorded: float = 1.0,
+    recorded: Recorded,
 ) -> list[str]:
     """Return the sentences below the headline.
 
@@ -72,8 +78,9 @@ def reasons(
     scale_rows: the judged tensors in each format; others: the tensors that are not judged.
     """
     return [
-        *_carried(loss_scale, loss_scale_recorded),
         *_first_cause(hard),
+        *_skipped(recorded),
+        *_carried(recorded),
         *_losing(failing),
         *_gradients(failing, loss_scale, limit),
         *_beyond_loss_scale(failing, scale_rows, cast, limit),
@@ -94,14 +101,27 @@ def _range_only(failing: Sequence[TensorRow], hard: Sequence[Incident], cast: Ca
     ]
 
 
-def _carried(loss_scale: SafeScales | None, recorded: float) -> list[str]:
-    """That the recorded gradients carry a loss scale already."""
-    if loss_scale is None or recorded == 1.0:
+def _carried(recorded: Recorded) -> list[str]:
+    """That the recorded gradients carried a loss scale, which was taken out."""
+    if not recorded.scales or recorded.scales == (1.0,):
         return []
+    low, high = recorded.scales[0], recorded.scales[-1]
+    scales = _scale(low) if low == high else f"{power(low)} to {power(high)}"
     return [
-        f"The gradients were recorded times a loss scale of {_scale(recorded)}, and are judged so; "
-        f"scales in the tables are on top of it. Safe loss scales, all in all: "
-        f"{interval(loss_scale)}."
+        f"The gradients were recorded times a loss scale of {scales}, step by step; here they are "
+        "judged without it. Loss scales named here are to be used instead of it, not on top."
+    ]
+
+
+def _skipped(recorded: Recorded) -> list[str]:
+    """That a loss scaler skipped steps, and what it found there."""
+    if not recorded.skipped:
+        return []
+    steps = f"{count(recorded.skipped)} of {count(recorded.steps)} recorded steps"
+    where = f", most often in {_said(recorded.worst)}" if recorded.worst else ""
+    return [
+        f"The loss scaler skipped {steps}, where scaled gradients were NaN or infinite{where}. "
+        "That is the scaler at work, and is not held against the format."
     ]
 
 
@@ -151,7 +171,7 @@ def _how(row: TensorRow) -> str:
     }
     named = [f"{share(value)} {way}" for way, value in ways.items() if value]
     if not named and not row.lost_percent:
-        return f"{count(row.nan + row.inf)} of its values are NaN or infinite"
+        return f"{count(row.broken)} of its values are NaN or infinite"
     if not named:
         return f"{share(row.lost_percent)} of its non-zero values have a sign that the format lacks"
     first = named[0].replace(" % ", " % of its non-zero values ", 1)

@@ -2,50 +2,54 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fpemu.analysis.asked import casts as asked_casts
-from fpemu.analysis.asked import known, several
-from fpemu.analysis.first_cause import EVENT, FirstCause
-from fpemu.analysis.report.causes import first_causes
-from fpemu.analysis.report.definitions import (
-    Definition,
-    definitions,
-    describe_cast,
-    describe_format,
+from fpemu.analysis.diff.compare import compare
+from fpemu.analysis.diff.rows import Diff, Thresholds
+from fpemu.analysis.first_cause import FirstCause, causes_in
+from fpemu.analysis.report.definitions import Definition, definitions
+from fpemu.analysis.report.findings import Findings, find
+from fpemu.analysis.report.layout import SECTIONS
+from fpemu.analysis.report.progress import Progress, Silent
+from fpemu.analysis.report.question import ask
+from fpemu.analysis.report.sections.advice import advice_of
+from fpemu.analysis.report.sections.blocks import BlockRow, block_rows
+from fpemu.analysis.report.sections.events import Incident, LogRow, log_rows
+from fpemu.analysis.report.sections.loss_scale import ReplayRow, replay_rows, replays_of
+from fpemu.analysis.report.sections.ranks import RankRow, merged, rank_rows
+from fpemu.analysis.report.sections.runs import ScalarRow, runs_of, scalar_rows
+from fpemu.analysis.report.sections.tensors import TensorRow
+from fpemu.analysis.report.sections.updates import (
+    StateRow,
+    UpdateRow,
+    state_rows,
+    update_rows,
+    update_total,
 )
-from fpemu.analysis.report.gather import gather
-from fpemu.analysis.report.rows import (
-    GRADIENTS,
-    JUDGED,
-    Incident,
-    LogRow,
-    ScalarRow,
-    TensorRow,
-    json_value,
-    tensor_row,
-)
-from fpemu.analysis.report.scale_rows import Curve, ScaleRow, curve
-from fpemu.analysis.report.verdict import Verdict, judge
-from fpemu.analysis.scales import SCALES, TOLERANCE, check_tolerance, powers_of_two, safe_of
-from fpemu.analysis.totals import Total
+from fpemu.analysis.report.sections.verdict import Verdict, provenance
+from fpemu.analysis.report.sections.what_if import Curve, ScaleRow, kind_rows
+from fpemu.analysis.report.status import Status
+from fpemu.analysis.scales import SCALES, TOLERANCE
 from fpemu.analysis.what_if import FORMATS
-from fpemu.cast import Cast, make_cast
-from fpemu.errors import InputError
+from fpemu.cast import Cast
 from fpemu.format import Format
-from fpemu.tallies import Outcome, Tally
 
 if TYPE_CHECKING:
-    from fpemu.analysis.plots.compute import UnderflowHeatmap
+    import pandas
+
+    from fpemu.analysis.advice import Advice
+    from fpemu.analysis.lossscale.replayed import Replay
+    from fpemu.analysis.plots.compute import AmaxByStep, UnderflowHeatmap
+    from fpemu.analysis.totals import Total
     from fpemu.analysis.trace import Trace
+    from fpemu.analysis.updates import UpdateTally
 
 __all__ = ["SCHEMA", "Report", "build"]
 
 #: Version of the JSON form; docs/report.schema.md describes it.
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,34 +71,40 @@ class Report:
     events: tuple[Incident, ...]
     log: tuple[LogRow, ...]
     scalars: tuple[ScalarRow, ...]
+    advice: Advice | None
+    loss_scales: tuple[ReplayRow, ...]
+    updates: tuple[UpdateRow, ...]
+    optimizer: tuple[StateRow, ...]
+    blocks: tuple[BlockRow, ...]
+    ranks: tuple[RankRow, ...]
+    against: Diff | None  #: from the run given to this one
     definitions: tuple[Definition, ...]
     totals: tuple[Total, ...] = field(repr=False, compare=False)  #: all steps added; for plots
     underflow: UnderflowHeatmap = field(repr=False, compare=False)  #: for the plot over steps
+    amax: AmaxByStep = field(repr=False, compare=False)  #: likewise
+    replays: tuple[Replay, ...] = field(repr=False, compare=False)  #: for the plot of trajectories
+    update_total: UpdateTally | None = field(repr=False, compare=False)  #: for the plot of ratios
+    samples: Mapping[str, Any] = field(repr=False, compare=False)  #: for plots of values
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON-ready dict, described in docs/report.schema.md."""
-        return {
+        head = {
             "schema": SCHEMA,
             "to": self.to.to_json(),
             "to_text": str(self.to),
             "tolerance": self.tolerance,
             "scales": list(self.scales),
             "formats": list(self.formats),
-            "verdict": self.verdict.to_json(),
-            "first_causes": [json_value(cause.to_json()) for cause in self.first_causes],
-            "provenance": json_value(dict(self.provenance)),
-            "runs": [json_value(run) for run in self.runs],
-            "scalars": [row.to_json() for row in self.scalars],
-            "tensors": [row.to_json() for row in self.tensors],
-            "what_if": {
-                "kinds": [row.to_json() for row in self.kind_scales],
-                "tensors": [row.to_json() for row in self.tensor_scales],
-                "curves": [row.to_json() for row in self.curves],
-            },
-            "events": [event.to_json() for event in self.events],
-            "log": [row.to_json() for row in self.log],
-            "definitions": [word.to_json() for word in self.definitions],
         }
+        for section in SECTIONS:
+            head |= section.json(self)
+        return head
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return the tensors as a pandas DataFrame, see `fpemu.analysis.export.to_frame`."""
+        from fpemu.analysis.export.frames import to_frame
+
+        return to_frame(self)
 
 
 def build(
@@ -105,6 +115,10 @@ def build(
     scales: float | Iterable[float] = SCALES,
     tolerance: float = TOLERANCE,
     kinds: str | Iterable[str] | None = None,
+    ranks: Iterable[Trace] = (),
+    against: Trace | None = None,
+    samples: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Return the report of a trace: is the format `to` ready for these numbers, and why not.
 
@@ -122,145 +136,79 @@ def build(
     its non-zero values that a tensor may lose. kinds: those that the verdict is about; unless
     given, what mixed-precision training casts (activations, weights and gradients; it keeps
     optimizer states and updates in float32), or all if the trace holds none of these.
-    Gradients that were recorded times a loss scale are judged as they are, and the trace's metadata
-    says so: "recorded_loss_scale".
+    Gradients that were recorded times a loss scale (`fpemu.analysis.carried`) are judged without
+    it; those that were not finite at a step that a loss scaler skipped are told apart.
+    ranks: the traces of the run's other processes; the report is about all of them together, and
+    tells where they differ. against: an earlier run, compared with this one in the same cast.
+    samples: arrays of the run by name, for the plots that need values and not counts: rounding
+    errors, and blocks by their crest factor.
+    progress: wraps the records as they are read, to show how far it is.
     An empty trace gives a report that says so.
     """
-    judged = make_cast(to if to is not None else _asked(trace))
-    casts = asked_casts([judged, *several("formats", formats, str, Format, Cast)])
-    factors = sorted({1.0, 2.0, *powers_of_two(scales)})
-    check_tolerance(tolerance)
-    verdict_kinds = _judged(trace, kinds)
-    found = gather(trace, judged, tolerance)
-    tensors = found.totals
-    grid = [[t.tally.outcomes(cast, factors) for cast in casts] for t in tensors]
-    rows = tuple(
-        tensor_row(
-            tensor,
-            outcomes[0][factors.index(1.0)],
-            outcomes[0][factors.index(2.0)],
-            judged.format,
-            tolerance=tolerance,
-            judged=tensor.kind in verdict_kinds,
-        )
-        for tensor, outcomes in zip(tensors, grid, strict=True)
-    )
-    tensor_scales = tuple(
-        ScaleRow(t.name, t.kind, str(cast), counted[factors.index(1.0)],
-                 safe_of([counted], str(cast), factors, tolerance))
-        for t, outcomes in zip(tensors, grid, strict=True)
-        for cast, counted in zip(casts, outcomes, strict=True)
-    )  # fmt: skip
-    kind_scales, curves = _kinds(tensors, grid, casts, factors, tolerance)
-    gradients = [o[0] for t, o in zip(tensors, grid, strict=True) if t.kind in GRADIENTS]
-    carried = _carried(trace)
-    loss_scale = safe_of(gradients, str(judged), factors, tolerance) if gradients else None
+    traces, progress = [trace, *ranks], progress or Silent()
+    whole = merged(traces) if len(traces) > 1 else trace
+    question = ask(whole, to=to, formats=formats, scales=scales, tolerance=tolerance, kinds=kinds)
+    found = find(whole, question, progress)
+    some = found.verdict.status is not Status.NO_DATA
+    progress.phase("what loss scalers would have done")
+    replays = replays_of(whole, question) if some else ()
+    progress.phase("what to do about it")
+    advice = advice_of(whole, question) if some else None
+    progress.phase("updates, blocks, ranks, other runs")
     return Report(
-        to=judged,
-        tolerance=tolerance,
-        scales=tuple(factors),
-        formats=tuple(map(str, casts)),
-        verdict=judge(
-            rows,
-            found.incidents,
-            loss_scale,
-            tensor_scales,
-            judged,
-            tolerance,
-            loss_scale_recorded=carried,
-        ),
-        first_causes=first_causes(trace),
-        provenance=_provenance(trace, judged, tolerance, len(rows), found.underflow.steps),
-        runs=_runs(trace.metadata.get("runs")),
-        tensors=rows,
-        kind_scales=kind_scales,
-        tensor_scales=tensor_scales,
-        curves=curves,
-        events=found.incidents,
-        log=tuple(
-            LogRow(e.step, e.name, e.kind, e.message, e.facts)
-            for e in trace.events()
-            if e.kind != EVENT
-        ),
-        scalars=_scalars(trace),
-        definitions=definitions(judged, tolerance),
-        totals=tensors,
-        underflow=found.underflow,
+        **_found(found),
+        **_recorded(whole, found),
+        advice=advice,
+        loss_scales=replay_rows(replays),
+        optimizer=state_rows(found.tensors, found.tensor_scales),
+        ranks=rank_rows(traces, question) if len(traces) > 1 else (),
+        against=None if against is None else _against(against, whole, found, kinds),
+        definitions=definitions(question.to, tolerance),
+        replays=replays,
+        samples=dict(samples or {}),
     )
 
 
-def _asked(trace: Trace) -> str | Cast:
-    """The cast that the trace was recorded for."""
-    to = trace.metadata.get("to") or "float16"
-    return Cast.from_json(to) if isinstance(to, Mapping) else str(to)
-
-
-def _carried(trace: Trace) -> float:
-    """The loss scale that the recorded gradients carry already: metadata, else 1."""
-    carried = trace.metadata.get("recorded_loss_scale") or 1.0
-    top = sys.float_info.max  # JSON holds integers beyond it
-    if isinstance(carried, int | float) and 0 < carried <= top:
-        return float(carried)
-    raise InputError(
-        f"metadata recorded_loss_scale={carried!r:.40}: must be the positive number that the "
-        "recorded gradients were multiplied by"
-    )
-
-
-def _judged(trace: Trace, kinds: str | Iterable[str] | None) -> set[str]:
-    """The kinds that the verdict is about."""
-    there = trace.kinds()
-    if kinds is not None:
-        return known("kind", kinds, there, trace.path)
-    return {kind for kind in there if kind in JUDGED} or set(there)
-
-
-# --- rows --------------------------------------------------------------------------------------
-
-
-def _kinds(
-    tensors: Sequence[Total],
-    grid: Sequence[Sequence[list[Outcome]]],
-    casts: Sequence[Cast],
-    factors: list[float],
-    tolerance: float,
-) -> tuple[tuple[ScaleRow, ...], tuple[Curve, ...]]:
-    """What-if for each kind as a whole: its values together, its scales tensor by tensor."""
-    rows, curves = [], []
-    for kind in dict.fromkeys(tensor.kind for tensor in tensors):
-        members = [k for k, tensor in enumerate(tensors) if tensor.kind == kind]
-        total = sum((tensors[k].tally for k in members), Tally())
-        for c, cast in enumerate(casts):
-            outcomes = total.outcomes(cast, factors)
-            safe = safe_of([grid[k][c] for k in members], str(cast), factors, tolerance)
-            rows.append(ScaleRow(None, kind, str(cast), outcomes[factors.index(1.0)], safe))
-            curves.append(curve(kind, str(cast), factors, outcomes))
-    return tuple(rows), tuple(curves)
-
-
-def _runs(runs: Any) -> tuple[Mapping[str, Any], ...]:
-    """The runs to set side by side, if the trace holds any."""
-    return tuple(run for run in runs if isinstance(run, Mapping)) if isinstance(runs, list) else ()
-
-
-def _scalars(trace: Trace) -> tuple[ScalarRow, ...]:
-    values: dict[str, list[float]] = {}
-    for scalar in trace.scalars():
-        values.setdefault(scalar.name, []).append(scalar.value)
-    return tuple(ScalarRow.of(name, numbers) for name, numbers in values.items())
-
-
-def _provenance(
-    trace: Trace, cast: Cast, tolerance: float, tensors: int, steps: Sequence[int]
-) -> tuple[tuple[str, Any], ...]:
-    """What the report stands on: the judged cast, the recorded steps, the trace's metadata."""
-    first: dict[str, Any] = {
-        "cast": f"{cast}, {describe_format(cast.format)}; {describe_cast(cast)}",
-        "tolerance_percent": 100 * tolerance,
-        "tensors": tensors,
-        "recorded_steps": len(steps),
-        "first_step": steps[0] if steps else None,
-        "last_step": steps[-1] if steps else None,
+def _found(found: Findings) -> dict[str, Any]:
+    """What follows from the tensors."""
+    question, gathered = found.question, found.gathered
+    kind_scales, curves = kind_rows(gathered.totals, found.grid, question)
+    return {
+        "to": question.to,
+        "tolerance": question.tolerance,
+        "scales": question.scales,
+        "formats": tuple(map(str, question.casts)),
+        "verdict": found.verdict,
+        "tensors": found.tensors,
+        "kind_scales": kind_scales,
+        "tensor_scales": found.tensor_scales,
+        "curves": curves,
+        "events": gathered.incidents,
+        "totals": gathered.totals,
+        "underflow": gathered.underflow,
+        "amax": gathered.amax,
     }
-    rest = {key: value for key, value in trace.metadata.items() if key != "runs"}
-    return tuple((first | {key: rest[key] for key in rest if key not in first}).items())
+
+
+def _recorded(trace: Trace, found: Findings) -> dict[str, Any]:
+    """What a trace holds beside its tensors."""
+    steps = found.gathered.underflow.steps
+    return {
+        "first_causes": causes_in(trace.events()),
+        "provenance": provenance(found.question, trace.metadata, len(found.tensors), steps),
+        "runs": runs_of(trace),
+        "log": log_rows(trace),
+        "scalars": scalar_rows(trace),
+        "updates": update_rows(trace),
+        "update_total": update_total(trace),
+        "blocks": block_rows(trace),
+    }
+
+
+def _against(
+    before: Trace, after: Trace, found: Findings, kinds: str | Iterable[str] | None
+) -> Diff:
+    """The comparison with an earlier run, judged in the same cast."""
+    question = found.question
+    asked = ask(before, to=question.to, formats=(), tolerance=question.tolerance, kinds=kinds)
+    return compare(before, find(before, asked), after, found, Thresholds())

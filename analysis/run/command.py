@@ -106,7 +106,7 @@ def _report(files: Files, out: Path, to: str | None, fail_on: tuple[str, ...]) -
     """
     from rich.console import Console
 
-    from fpemu.analysis.report.causes import render_causes
+    from fpemu.analysis.report.sections.first_cause import render_causes
     from fpemu.analysis.report.text import render_verdict
     from fpemu.analysis.run import outcome
     from fpemu.analysis.trace import Trace

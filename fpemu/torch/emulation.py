@@ -195,6 +195,38 @@ class Emulation:
         """What ran so far and is rounded at its edges only, with the reason and a way out."""
         return list(self._state.not_emulated)
 
+    # --- changes -----------------------------------------------------------------------------
+
+    def change(self, policy: Policy | str) -> None:
+        """Go on under a policy that differs from this one in its overrides alone.
+
+        >>> import torch
+        >>> from fpemu.torch import emulate
+        >>> layer = torch.nn.Linear(4, 2)
+        >>> with emulate("torch.autocast.cuda.float16", model=layer) as emulation:
+        ...     before = layer(torch.ones(1, 4))
+        ...     emulation.change("torch.autocast.cuda.float16; override: to=e4m3fn")
+        ...     print(emulation.format(before), emulation.format(layer(torch.ones(1, 4))))
+        float16 float8_e4m3fn
+
+        It holds from the next operation on; call it between steps, where no pass is under way.
+        Tensors keep the formats that they have. Where overrides begin to name modules, give the
+        emulation its `model`, or change before the model is called. Errors: InputError for a
+        policy that differs in more, or whose overrides name operations that nobody knows.
+        """
+        found = in_torch(find_policy(policy))
+        plain = found.replace(name=self.policy.name, overrides=self.policy.overrides)
+        if plain != self.policy:
+            raise InputError(
+                f"policy {found.name!r} differs from {self.policy.name!r} in more than its "
+                "overrides: emulate it in a context of its own"
+            )
+        check_operations(found, known_operations())
+        self.policy = self._state.policy = found
+        self._state.go_to(self._state.step)
+        if self._depth:
+            self._modules.install()
+
     # --- steps -------------------------------------------------------------------------------
 
     @property

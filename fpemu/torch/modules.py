@@ -38,9 +38,9 @@ class Modules:
         self._inputs, self._outputs = policy.inputs, policy.outputs
 
     def install(self) -> None:
-        """Hook into all modules, if the policy says anything about them."""
+        """Hook into all modules, once, if the policy says anything about them."""
         model = self.model() if self.model is not None else None
-        if not _about_modules(self.state.policy):
+        if self._handles or not _about_modules(self.state.policy):
             return
         if model is not None:
             self._name(model)

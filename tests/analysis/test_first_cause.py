@@ -25,7 +25,7 @@ from fpemu.analysis.first_cause import (
     Glimpse,
     causes_in,
 )
-from fpemu.analysis.report.causes import render_causes
+from fpemu.analysis.report.sections.first_cause import render_causes
 from fpemu.errors import InputError
 
 TEXT = Path(__file__).read_text().splitlines()

@@ -25,6 +25,9 @@ from fpemu.analysis.report import Status, build
 from fpemu.analysis.report.commands import report as report_command
 from fpemu.analysis.report.commands import whatif as whatif_command
 from fpemu.analysis.trace import Trace
+from fpemu.analysis.updates import update_tally
+from fpemu.analysis.what_if import whatif
+from fpemu.blocks import block_tally
 from fpemu.errors import InputError
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.md"
@@ -199,19 +202,75 @@ def test_underflowing_gradients_need_a_loss_scale_and_it_saves_them() -> None:
     assert build(run(small * verdict.loss_scale.low / 2)).verdict.status is not Status.SAFE
 
 
-def test_gradients_recorded_times_a_loss_scale_are_not_called_safe_without_one() -> None:
-    plain = build(run(2.0**-24)).verdict
-    scaled = build(run(2.0**-14, recorded_loss_scale=1024)).verdict
-    assert scaled.status is Status.SAFE_WITH_LOSS_SCALE
-    assert (scaled.loss_scale.low, scaled.loss_scale.high) == (
-        plain.loss_scale.low, plain.loss_scale.high
-    )  # fmt: skip
-    assert "with a loss scale, such as 2^10 (1024)" in scaled.headline
-    assert "recorded times a loss scale of 2^10" in scaled.reasons[0]
-    needless = build(run(2.0**-2, recorded_loss_scale=64.0)).verdict
-    assert needless.status is Status.SAFE
-    with pytest.raises(InputError, match="recorded_loss_scale='x': must be"):
+def test_gradients_recorded_times_a_loss_scale_are_judged_without_it() -> None:
+    plain = build(run(2.0**-24))
+    scaled = build(run(2.0**-14, recorded_loss_scale=1024))
+    assert scaled.tensors == plain.tensors
+    assert scaled.verdict.loss_scale == plain.verdict.loss_scale
+    assert scaled.verdict.headline == plain.verdict.headline
+    said = " ".join(scaled.verdict.reasons)
+    assert "recorded times a loss scale of 2^10 (1024), step by step" in said
+    assert "recorded times" not in " ".join(plain.verdict.reasons)
+    assert build(run(2.0**-2, recorded_loss_scale=64.0)).verdict.status is Status.SAFE
+    with pytest.raises(InputError, match="recorded_loss_scale: 'x': must be"):
         build(run(recorded_loss_scale="x"))
+
+
+def changing(scales: dict[int, float], spread: float = 4.0) -> tuple[Trace, np.ndarray]:
+    """A run whose loss scale changes from step to step, and its true gradients, by step."""
+    rng, trace, true = np.random.default_rng(3), Trace(), []
+    for step, scale in scales.items():
+        g = np.exp2(rng.normal(-20, spread, 3000)).astype(np.float32) * rng.choice([-1, 1], 3000)
+        trace.scalar(step, "loss_scale", scale)
+        trace.record("fc", "weight_gradient", (g * np.float32(scale)).astype(np.float32), step)
+        trace.record("fc", "weight", g.astype(np.float32), step)  # no loss scale multiplies it
+        true.append(g.astype(np.float32))
+    return trace, np.stack(true)
+
+
+def test_a_loss_scale_that_changes_is_taken_out_step_by_step() -> None:
+    trace, true = changing({0: 2.0**16, 1: 2.0**16, 2: 2.0**9, 5: 2.0**14, 6: 1.0})
+    found = build(trace, to="float16", formats=["e5m2"], scales=[1.0, 2.0**8])
+    gradient, weight = found.tensors
+    assert replace(gradient, kind="weight") == replace(
+        weight, rms=gradient.rms, mean=gradient.mean, std=gradient.std, kurtosis=gradient.kurtosis
+    )
+    for part in ("rms", "mean", "std", "kurtosis"):
+        assert getattr(gradient, part) == pytest.approx(getattr(weight, part), rel=1e-9)
+    half = true.astype(np.float16)
+    assert gradient.underflow_percent == 100 * np.mean(half == 0)
+    assert (gradient.amax, gradient.smallest_nonzero) == (np.abs(true).max(), np.abs(true).min())
+    by_step = 100 * np.mean(half == 0, axis=1)
+    assert found.underflow.share[0] == pytest.approx(by_step / 100)
+    [event] = [e for e in found.events if e.kind == "weight_gradient"]
+    worst = int(np.argmax(by_step))
+    assert event.worst_step == (0, 1, 2, 5, 6)[worst]
+    assert event.worst_percent == pytest.approx(by_step[worst])
+    assert event.amax == np.abs(true[0]).max()
+    [row] = list(whatif(trace, formats="fp16", scales=256.0, kinds="weight_gradient"))
+    assert row.outcome.underflow == np.sum((true * 256).astype(np.float16) == 0)
+    [curve] = [c for c in found.curves if (c.kind, c.to) == ("weight_gradient", "float16")]
+    assert curve.underflow_percent[-1] == 100 * row.outcome.underflow / true.size
+
+
+def test_gradients_that_a_scaler_skips_are_the_scaler_at_work() -> None:
+    trace, true = changing({0: 2.0**16, 1: 2.0**15, 2: 2.0**15}, spread=1.0)
+    trace.record("fc", "weight_gradient", np.float32([np.inf, np.nan, np.nan]), 0)
+    broken = build(trace, to="bfloat16")
+    assert broken.verdict.status is Status.BROKEN
+    trace.event(0, "", "skip", "gradients not finite: the scaler skipped the step")
+    found = build(trace, to="bfloat16")
+    assert found.verdict.status is Status.SAFE
+    gradient = found.tensors[0]
+    assert (gradient.nan, gradient.inf, gradient.skipped, gradient.safe) == (2, 1, 3, True)
+    assert "The loss scaler skipped 1 of 3 recorded steps" in " ".join(found.verdict.reasons)
+    [event] = found.events
+    assert (event.what, event.step, event.count, event.steps) == ("skipped", 0, 3, 1)
+    assert event.percent == 100 * 3 / (true.shape[1] + 3)
+    trace.record("fc", "weight_gradient", np.float32([np.inf]), 2)  # nobody skipped this one
+    assert build(trace, to="bfloat16").verdict.status is Status.BROKEN
+    trace.record("fc", "activation", np.float32([np.inf]), 0)  # nor does a scaler look at these
+    assert build(trace, to="bfloat16").verdict.first_event.kind == "activation"
 
 
 def test_the_verdict_changes_with_the_format() -> None:
@@ -325,7 +384,7 @@ def test_definitions_name_the_variant_the_rounding_and_the_rules() -> None:
 def keys(value: object) -> set[str]:
     """Every key at any depth, but of the objects that the user filled."""
     if isinstance(value, dict):
-        own = ("provenance", "runs", "facts", "to")
+        own = ("provenance", "runs", "facts", "to", "formats")
         inside = (keys(v) for k, v in value.items() if k not in own)
         return set(value).union(*inside)
     return set().union(*map(keys, value)) if isinstance(value, list) else set()
@@ -337,9 +396,9 @@ def test_json_holds_the_documented_keys_and_no_others() -> None:
     trace.event(1, "fc0", "weight", "noted", amax=math.inf)
     found = json.loads(json.dumps(build(trace).to_json(), allow_nan=False))
     assert list(found) == [
-        "schema", "to", "to_text", "tolerance", "scales", "formats", "verdict",
-        "first_causes", "provenance", "runs", "scalars", "tensors", "what_if", "events", "log",
-        "definitions",
+        "schema", "to", "to_text", "tolerance", "scales", "formats", "verdict", "provenance",
+        "first_causes", "runs", "scalars", "tensors", "what_if", "advice", "loss_scales",
+        "updates", "optimizer", "blocks", "events", "log", "ranks", "against", "definitions",
     ]  # fmt: skip
     documented = set(re.findall(r"`(\w+)`", SCHEMA.read_text("utf-8")))
     assert keys(found) - documented == set()
@@ -394,12 +453,17 @@ class Page(HTMLParser):
 def hostile() -> report.Report:
     trace = Trace(metadata={"seed": 1, HOSTILE[0]: HOSTILE[1], "note": HOSTILE[2],
                             "runs": [{"name": HOSTILE[0], HOSTILE[2]: 0.5}]})  # fmt: skip
+    other, before = Trace(), Trace()
     for step in (0, 10):
         for name in HOSTILE:
-            trace.record(name, "weight_gradient", normal(1, 1e-7), step)
-    trace.scalar(0, HOSTILE[0], 1.0)
+            for one, size in ((trace, 1e-7), (other, 2e-7), (before, 1.0)):
+                one.record(name, "weight_gradient", normal(1, size), step)
+            trace.count(name, "weight", step, block_tally(normal(2, 1.0)))
+            trace.count(name, "update", step, update_tally(normal(2, 1.0), normal(1, 1e-3)))
+    for one in (trace, before):
+        one.scalar(0, HOSTILE[0], 1.0)
     trace.event(0, HOSTILE[0], HOSTILE[1], HOSTILE[2], **{HOSTILE[0]: HOSTILE[2]})
-    return build(trace, to="fp16")
+    return build(trace, to="fp16", ranks=[other], against=before)
 
 
 @pytest.fixture(scope="module")
@@ -440,13 +504,14 @@ def test_every_section_named_exists_and_every_section_is_named(page: str) -> Non
     assert len(set(seen.ids)) == len(seen.ids)
     assert all(link[1:] in seen.ids for link in seen.links)
     named = list(dict.fromkeys(link[1:] for link in seen.links))
-    assert named == ["verdict", "runs", "tensors", "what-if", "events", "plots", "definitions"]
+    assert named == ["verdict", "runs", "tensors", "what-if", "advice", "loss-scale", "updates",
+                     "blocks", "events", "ranks", "against", "plots", "definitions"]  # fmt: skip
     assert re.findall(r'<section id="([\w-]+)"', page) == named
 
 
-def test_the_page_holds_its_four_plots(page: str) -> None:
+def test_the_page_holds_the_plots_that_there_are_data_for(page: str) -> None:
     images = re.findall(r'<img src="data:image/png;base64,([^"]+)"', page)
-    assert len(images) == 4
+    assert len(images) == 10  # no arrays
     assert all(base64.b64decode(image).startswith(b"\x89PNG") for image in images)
 
 
@@ -467,7 +532,7 @@ def test_many_tensors_stay_small() -> None:
         trace.record(f"model.layers.{k}.self_attention.output.dense", "weight_gradient", x, 0)
     found = build(trace, scales=[2.0**k for k in range(0, 40, 4)])
     assert len(report.html.render(found, plots=False)) < 4_000_000
-    assert len(json.dumps(found.to_json())) < 4_000_000
+    assert len(json.dumps(found.to_json())) < 5_000_000
 
 
 # --- text --------------------------------------------------------------------------------------
@@ -483,7 +548,9 @@ def printed(found: report.Report, width: int, **options: object) -> str:
 def test_text_fits_the_terminal_and_says_it_all(hostile: report.Report, width: int) -> None:
     text = printed(hostile, width)
     assert max(len(line) for line in text.splitlines()) <= width
-    titles = ("1 Verdict", "2 Runs", "3 Tensors", "4 What if", "5 Events", "6 Definitions")
+    titles = ("1 Verdict", "2 Runs", "3 Tensors", "4 What if", "5 Advice", "6 Loss scale",
+              "7 Updates and optimizer", "8 Blocks", "9 Events", "10 Ranks",
+              "11 Against another run", "12 Definitions")  # fmt: skip
     assert [title for title in titles if title not in text] == []
     assert "SAFE WITH A LOSS SCALE" in text
     assert "[bold]red" in text  # names are not markup
@@ -567,7 +634,7 @@ def test_whatif_command(saved: str) -> None:
         (["none.fpemu"], "none.fpemu"),
         (["run.fpemu", "--to", "e4m3"], "ambiguous"),
         (["run.fpemu", "--to", "fp16:stochastic"], "stochastic"),
-        (["run.fpemu", "--out", "r.pdf"], "use .html, .json or .txt"),
+        (["run.fpemu", "--out", "r.pdf"], "use .html, .json, .txt or .parquet"),
         (["run.fpemu", "--json", "--out", "r.html"], "name the file .json"),
         (["run.fpemu", "--out", "missing/r.html"], "cannot write"),
         (["run.fpemu", "--tolerance", "200"], "must be a fraction"),

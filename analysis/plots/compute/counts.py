@@ -7,13 +7,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BINADES", "FORMATS", "Counts", "Shares", "divide", "freeze"]
+from fpemu.errors import InputError
+
+__all__ = ["FORMATS", "Counts", "Shares", "check_count", "divide", "freeze"]
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 Shares: TypeAlias = npt.NDArray[np.float64]
-
-#: The binades of float32, subnormals included: binade k holds 2^k <= |x| < 2^(k + 1).
-BINADES = range(-149, 128)
 
 #: What a plot compares unless told otherwise.
 FORMATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -31,3 +30,10 @@ def divide(part: Counts, whole: Counts) -> Shares:
     share = np.full(np.broadcast_shapes(part.shape, whole.shape), np.nan)
     np.divide(part, whole, out=share, where=whole > 0)
     return share
+
+
+def check_count(value: Any, what: str) -> int:
+    """Return a positive integer, or refuse it."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0:
+        return int(value)
+    raise InputError(f"{what}={value!r}: must be an integer from 1 on")

@@ -2,61 +2,35 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from fpemu.analysis.parts import Parts
+from fpemu.analysis.plots.compute.bands import Band
+from fpemu.analysis.plots.compute.binades import BINADES, by_binade
 from fpemu.analysis.plots.compute.counts import (
-    BINADES,
     FORMATS,
     Counts,
     Shares,
     divide,
     freeze,
 )
-from fpemu.analysis.plots.source import cells, row_labels
+from fpemu.analysis.plots.source import cells, row_labels, tensors
 from fpemu.analysis.totals import add_to
-from fpemu.cast import Cast, Subnormals, make_cast
 from fpemu.tallies import exponent_of
 
 if TYPE_CHECKING:
     from fpemu.analysis.plots.source import Source
+    from fpemu.cast import Cast
     from fpemu.format import Format
 
 __all__ = [
-    "Band",
     "ExponentHeatmap",
     "ExponentHistogram",
     "exponent_heatmap",
     "exponent_histogram",
 ]
-
-
-@dataclass(frozen=True)
-class Band:
-    """The range of a format as log2: its smallest value, its smallest normal, its largest."""
-
-    name: str
-    low: float
-    normal: float
-    high: float
-
-    @classmethod
-    def of(cls, to: Cast | Format | str) -> Band:
-        """Return the range that a cast can give; flushed subnormals are no part of it."""
-        cast = make_cast(to)
-        form = cast.format
-        flushed = cast.subnormals is Subnormals.FLUSH
-        low = form.smallest_normal if flushed else form.smallest_subnormal
-        return cls(str(cast), math.log2(low), math.log2(form.smallest_normal), math.log2(form.max))
-
-    @property
-    def wide(self) -> bool:
-        """Whether it spans so many binades (bfloat16, float32) that no plot should show it all."""
-        return self.high - self.low > 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +43,8 @@ class ExponentHistogram:
     inf: Counts
     nan: Counts
     bands: tuple[Band, ...]
+    binades: range = BINADES  #: of the columns; beyond float32's where a loss scale was taken out
+    unscaled: bool = False  #: whether a loss scale was taken out of any
 
     @property
     def total(self) -> Counts:
@@ -87,17 +63,17 @@ def exponent_histogram(
     >>> h.counts[0][149 + 0], h.counts[0][149 + 3], h.zero[0], h.inf[0]
     (np.int64(2), np.int64(1), np.int64(1), np.int64(1))
 
-    Signs are ignored, -0 is a zero. selection: name=, kind=, step= of a Trace.
+    Signs are ignored, -0 is a zero. selection: name=, kind=, step= of a Trace, whose gradients
+    are counted without the loss scale that they were recorded times unless unscaled=False.
     """
     bands = tuple(Band.of(to) for to in formats)
-    rows: dict[str, Counts] = {}
+    rows: dict[str, Parts] = {}
     for cell in cells(source, **selection):
-        tally, label = cell.tally, cell.kind or cell.name
-        counts = np.append(tally.exponents(), [tally.zero, tally.inf, tally.nan])
-        add_to(rows, label, counts)
-    table = freeze(list(rows.values()), len(BINADES) + 3)
-    zero, inf, nan = table.T[-3:]
-    return ExponentHistogram(tuple(rows), table[:, :-3], zero, inf, nan, bands)
+        add_to(rows, cell.kind or cell.name, cell.parts)
+    binades, counts = by_binade(list(rows.values()))
+    zero, inf, nan = freeze([row.apart for row in rows.values()], 3).T
+    unscaled = any(row.scaled for row in rows.values())
+    return ExponentHistogram(tuple(rows), freeze(counts), zero, inf, nan, bands, binades, unscaled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +84,8 @@ class ExponentHeatmap:
     counts: Counts = field(repr=False)  #: [tensor, binade]
     band: Band | None
     scale: float
+    binades: range = BINADES  #: of the columns; beyond float32's where a loss scale was taken out
+    unscaled: bool = False  #: whether a loss scale was taken out of any
 
     @property
     def share(self) -> Shares:
@@ -131,12 +109,11 @@ def exponent_heatmap(
     (('a', 'b'), [[0.67, 0.0, 0.33], [0.0, 1.0, 0.0]])
 
     to: the format whose range is drawn; scale: the power of two that the values would be
-    multiplied by before the cast. selection: name=, kind=, step= of a Trace.
+    multiplied by before the cast. selection: name=, kind=, step=, unscaled= of a Trace.
     """
     exponent_of(scale)
     band = None if to is None else Band.of(to)
-    rows: dict[tuple[str, str], Counts] = {}
-    for cell in cells(source, **selection):
-        add_to(rows, (cell.name, cell.kind), cell.tally.exponents())
-    table = freeze(list(rows.values()), len(BINADES))
-    return ExponentHeatmap(row_labels(rows), table, band, float(scale))
+    rows = tensors(source, **selection)
+    binades, counts = by_binade(list(rows.values()))
+    unscaled = any(row.scaled for row in rows.values())
+    return ExponentHeatmap(row_labels(rows), freeze(counts), band, float(scale), binades, unscaled)

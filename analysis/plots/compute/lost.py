@@ -37,6 +37,7 @@ class LostByScale:
     safe: tuple[SafeScales, ...]  #: by cast, no tensor losing more than the tolerance
     tensors: int
     tolerance: float
+    unscaled: bool = False  #: whether a loss scale was taken out of any
 
     @property
     def share(self) -> Shares:
@@ -64,15 +65,16 @@ def lost_by_scale(
     Lost: became zero, was clamped, became infinite or NaN, or has a sign that the format lacks.
     scales: powers of two. tolerance: the lost fraction up to which a scale is safe; what else
     "safe" asks, and which scale is best, is `fpemu.analysis.scales.safe_scales`' to say.
-    selection: name=, kind=, step= of a Trace.
+    selection: name=, kind=, step= of a Trace, whose gradients are counted without the loss scale
+    that they were recorded times unless unscaled=False.
     """
     casts = [make_cast(to) for to in formats]
     check_tolerance(tolerance)
     factors = sorted(set(powers_of_two(scales)))
     if not factors:
         raise InputError("scales: at least one power of two is needed")
-    tallies = tensors(source, **selection)
-    outcomes = [[tally.outcomes(cast, factors) for tally in tallies.values()] for cast in casts]
+    counted = tensors(source, **selection)
+    outcomes = [[parts.outcomes(cast, factors) for parts in counted.values()] for cast in casts]
     lost = [
         [sum(outcome.lost for outcome in at_scale) for at_scale in zip(*rows, strict=True)]
         or [0] * len(factors)
@@ -83,8 +85,9 @@ def lost_by_scale(
         names,
         tuple(factors),
         freeze(lost, len(factors)),
-        sum(int(tally.exponents().sum()) for tally in tallies.values()),
+        sum(parts.nonzero for parts in counted.values()),
         tuple(safe_of(outcomes[row], name, factors, tolerance) for row, name in enumerate(names)),
-        len(tallies),
+        len(counted),
         tolerance,
+        any(parts.scaled for parts in counted.values()),
     )

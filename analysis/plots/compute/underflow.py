@@ -50,12 +50,13 @@ def underflow_heatmap(
     [[0.5, 1.0]]
 
     scale: the power of two that the values are multiplied by before the cast. A mapping without
-    steps is one column. selection: name=, kind=, step= of a Trace.
+    steps is one column. selection: name=, kind=, step= of a Trace, whose gradients are counted
+    without the loss scale that they were recorded times unless unscaled=False.
     """
     cast = make_cast(to)
     exponent_of(scale)
     counted = (
-        ((cell.name, cell.kind), cell.step, cell.tally.outcome(cast, scale))
+        ((cell.name, cell.kind), cell.step, cell.parts.outcomes(cast, [scale])[0])
         for cell in cells(source, **selection)
     )
     return underflow_of(counted, cast, scale)

@@ -1,24 +1,27 @@
-"""First causes as a report shows them: what happened, where, what went in and what led to it."""
+"""Section "First cause": what happened, where, what went in and what led to it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from fpemu.analysis.first_cause import FirstCause, Glimpse, causes_in
+from fpemu.analysis.first_cause import FirstCause, Glimpse
 from fpemu.analysis.report.numbers import count, kind_words, number, plain, shorten
+from fpemu.analysis.report.rows import json_value
+from fpemu.analysis.report.section import Section
+from fpemu.analysis.report.terminal import add_columns, new_table
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-    from fpemu.analysis.trace import Trace
+    from fpemu.analysis.report.summary import Report
 
-__all__ = ["SeenRow", "first_causes", "render_causes", "seen_rows"]
+__all__ = ["SECTION", "SeenRow", "render_causes", "seen_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +30,6 @@ class SeenRow:
 
     part: str  #: "before it", "went in" or "came out"
     seen: Glimpse
-
-
-def first_causes(trace: Trace) -> tuple[FirstCause, ...]:
-    """Return the first causes that a trace holds, those that harmed the run first."""
-    return causes_in(trace.events())
 
 
 def seen_rows(cause: FirstCause) -> list[SeenRow]:
@@ -67,12 +65,10 @@ def render_causes(causes: Sequence[FirstCause], console: Console, limit: int) ->
 
 
 def _table(rows: Sequence[SeenRow]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), expand=False)
+    table = new_table()
     odd = any(not row.seen.normal for row in rows)  # else the names have the columns' room
-    for title in ("", "tensor", "operation"):
-        table.add_column(title, overflow="fold")
-    for title in ("amax", *(("NaN", "infinite") if odd else ()), "values"):
-        table.add_column(title, justify="right", no_wrap=True)
+    add_columns(table, "", "tensor", "operation", "amax>", *(("NaN>", "infinite>") if odd else ()),
+                "values>")  # fmt: skip
     last = ""
     for row in rows:
         seen = row.seen
@@ -85,3 +81,17 @@ def _table(rows: Sequence[SeenRow]) -> Table:
         )  # fmt: skip
         last = row.part
     return table
+
+
+def _json(report: Report) -> dict[str, Any]:
+    return {"first_causes": [json_value(cause.to_json()) for cause in report.first_causes]}
+
+
+SECTION = Section(
+    "first_cause",
+    lambda report: "First cause",
+    lambda report: bool(report.first_causes),
+    lambda report, console, limit: render_causes(report.first_causes, console, limit),
+    _json,
+    lambda report: {"causes": [(cause, seen_rows(cause)) for cause in report.first_causes]},
+)

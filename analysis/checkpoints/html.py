@@ -1,0 +1,89 @@
+"""HTML: a scan as one file that needs nothing else: the answer, the formats, every tensor.
+
+It has the style and the script of the report's page. Everything that came from a checkpoint is
+escaped by jinja2's autoescape, and no script but the page's own, by its digest, is allowed to run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from fpemu.analysis.checkpoints.result import Scan
+from fpemu.analysis.checkpoints.rows import Loss
+from fpemu.analysis.checkpoints.sizes import size
+from fpemu.analysis.checkpoints.text import short_name
+from fpemu.analysis.report import numbers
+from fpemu.analysis.report.html import TEMPLATES
+
+if TYPE_CHECKING:
+    import jinja2
+
+__all__ = ["render"]
+
+
+def render(found: Scan) -> str:
+    """Return a scan as the text of one self-contained HTML page.
+
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from fpemu.analysis.checkpoints import html, scan
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(os.path.join(folder, "a.npz"), **{"<u>": np.float32([1.0])})
+    ...     page = html.render(scan(folder))
+    >>> "&lt;u&gt;" in page, "<u>" in page
+    (True, False)
+    """
+    script = (TEMPLATES / "report.js").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _template().render(
+        scan=found,
+        css=Markup((TEMPLATES / "report.css").read_text("utf-8")),
+        script=Markup(script),
+        script_hash=digest,
+    )
+
+
+@cache
+def _template() -> jinja2.Template:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        bar=_bar,
+        count=numbers.count,
+        file=lambda path: Path(path).name,
+        interval=numbers.interval,
+        kind_words=numbers.kind_words,
+        number=numbers.number,
+        plain=numbers.plain,
+        power=numbers.power,
+        share=numbers.share,
+        short_name=short_name,
+        shorten=numbers.shorten,
+        size=size,
+        tone=_tone,
+    )
+    return environment.get_template("scan.html.j2")
+
+
+def _bar(value: float) -> int:
+    """The length of a bar in percent: logarithmic, from 0.001 % to 100 %."""
+    return round(min(max((math.log10(value) + 3) * 20, 2), 100)) if value > 0 else 0
+
+
+def _tone(loss: Loss) -> str:
+    """How bad it is, as a style."""
+    return "ok" if loss.safe.unscaled else "warn" if loss.safe.safe else "bad"

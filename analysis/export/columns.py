@@ -1,0 +1,84 @@
+"""Columns: the rows of a report and of a trace with the same names and types in every form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from fpemu.analysis.carried import carried
+from fpemu.analysis.records import GRADIENTS
+from fpemu.analysis.report.gather import skipped_steps
+from fpemu.analysis.report.question import ask
+from fpemu.analysis.report.sections.tensors import TensorRow
+from fpemu.analysis.totals import times
+from fpemu.analysis.what_if import percent
+
+if TYPE_CHECKING:
+    from fpemu.analysis.records import Record
+    from fpemu.analysis.report.summary import Report
+    from fpemu.analysis.trace import Trace
+    from fpemu.cast import Cast
+    from fpemu.format import Format
+
+__all__ = ["STEPS", "TENSORS", "step_rows", "tensor_rows"]
+
+_TYPES = {"str": "text", "int": "int", "float": "float", "float | None": "float", "bool": "bool",
+          "tuple[int, ...]": "shape"}  # fmt: skip
+
+#: Columns of a report's tensors: name -> text, int, float, bool or shape; a missing float is null.
+TENSORS = {field.name: _TYPES[str(field.type)] for field in fields(TensorRow)}
+
+#: Columns of a trace's records.
+STEPS = {
+    "step": "int", "name": "text", "kind": "text", "shape": "shape", "recordings": "int",
+    "count": "int", "nan": "int", "inf": "int", "zero_percent": "float",
+    "loss_scale": "float", "skipped": "bool",
+    "smallest_nonzero": "float", "amax": "float", "rms": "float", "mean": "float", "std": "float",
+    "underflow_percent": "float", "subnormal_percent": "float", "saturated_percent": "float",
+    "overflow_percent": "float", "lost_percent": "float",
+}  # fmt: skip
+
+
+def tensor_rows(report: Report) -> Iterator[dict[str, Any]]:
+    """Yield the tensors of a report."""
+    for row in report.tensors:
+        yield {name: getattr(row, name) for name in TENSORS}
+
+
+def step_rows(
+    trace: Trace, to: str | Format | Cast | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield each tensor at each recorded step, and what a cast does to it unscaled.
+
+    to: unless given, the cast that the trace was recorded for, else float16. Gradients are taken
+    without `loss_scale`, which they were recorded times; `skipped`: a loss scaler skipped the step.
+    """
+    cast, scales, skips = ask(trace, to=to, formats=()).to, carried(trace), skipped_steps(trace)
+    for record in trace.records():
+        row = _row(record, cast, scales.factor(record))
+        yield row | {
+            "loss_scale": scales.of(record),
+            "skipped": record.step in skips and record.kind in GRADIENTS,
+        }
+
+
+def _row(record: Record, cast: Cast, factor: float) -> dict[str, Any]:
+    outcome, moments = record.tally.outcome(cast, factor), times(record.moments, factor)
+    some, finite = outcome.nonzero > 0, moments.count > 0
+    shares = ("underflow", "subnormal", "saturated", "overflow", "lost")
+    return {
+        "step": record.step,
+        "name": record.name,
+        "kind": record.kind,
+        "shape": record.shape,
+        "recordings": record.recordings,
+        "count": outcome.total,
+        "nan": outcome.nan,
+        "inf": outcome.inf,
+        "zero_percent": percent(outcome.zero, outcome.total),
+        "smallest_nonzero": moments.smallest_nonzero if some else None,
+        "amax": moments.amax if some else None,
+        **{name: getattr(moments, name) if finite else None for name in ("rms", "mean", "std")},
+        **{f"{name}_percent": percent(getattr(outcome, name), outcome.nonzero) for name in shares},
+    }

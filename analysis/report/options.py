@@ -1,0 +1,149 @@
+"""Options: what the commands that read traces share: their options, and where their output goes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from fpemu.analysis.files import check_folder
+from fpemu.errors import FpemuError, InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "JSON",
+    "KINDS",
+    "ROWS",
+    "SCALES",
+    "TOLERANCE",
+    "deliver",
+    "names_of_casts",
+    "one_line",
+    "out_option",
+    "show",
+    "view_of",
+]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class _Refusal(click.ClickException):
+    """Bad input: one line, exit code 2."""
+
+    exit_code = 2
+
+
+def one_line(command: _F) -> _F:
+    """Turn what fpemu refuses into one line on stderr and exit code 2."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except FpemuError as error:
+            raise _Refusal(str(error)) from None
+
+    return run  # type: ignore[return-value]
+
+
+def names_of_casts(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Split lists of names at commas; a cast with rules has commas of its own and stands alone."""
+    split = (text.split(",") if ":" not in text else [text] for text in value)
+    return tuple(name.strip() for names in split for name in names if name.strip())
+
+
+def _scales(context: click.Context, parameter: click.Parameter, value: str) -> tuple[float, ...]:
+    """Read 'LOW:HIGH' or a list of exponents of two."""
+    from fpemu.tallies import SCALE_LIMIT
+
+    exponents: Sequence[int] = ()
+    with contextlib.suppress(ValueError):
+        if ":" in value:
+            low, high = (int(part) for part in value.split(":"))
+            exponents = range(low, high + 1)
+        else:
+            exponents = sorted(int(part) for part in value.replace(",", " ").split())
+    if not exponents or max(-exponents[0], exponents[-1]) > SCALE_LIMIT:
+        raise click.BadParameter(
+            f"{value!r}: give exponents of two from -{SCALE_LIMIT} to {SCALE_LIMIT}, "
+            "as '-8:24' or '0,3,7,10'"
+        )
+    return tuple(math.ldexp(1.0, k) for k in exponents)
+
+
+SCALES = click.option(
+    "--scales", default="-24:39", show_default=True, callback=_scales, metavar="LOW:HIGH",
+    help="Scales tried, as exponents of two: a range or a list.",
+)  # fmt: skip
+TOLERANCE = click.option(
+    "--tolerance", type=float, default=0.1, show_default=True, metavar="PERCENT",
+    help="Share of its non-zero values that a tensor may lose.",
+)  # fmt: skip
+KINDS = click.option(
+    "--kind", "kinds", multiple=True,
+    help="A kind that the verdict is about (repeatable); unless given, activations, weights and "
+    "gradients.",
+)  # fmt: skip
+ROWS = click.option(
+    "--rows", type=click.IntRange(min=1), default=20, show_default=True,
+    help="Rows of each table that is printed.",
+)  # fmt: skip
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def out_option(*suffixes: str) -> Callable[[_F], _F]:
+    """Return the option --out for files of these suffixes."""
+    return click.option(
+        "--out", type=click.Path(path_type=str, dir_okay=False), metavar="FILE",
+        help=f"Write a file instead of printing: {_listed(suffixes)}, by its suffix.",
+    )  # fmt: skip
+
+
+def view_of(out: str | None, as_json: bool, suffixes: Sequence[str]) -> str:
+    """Return which form was asked for, by --json or the suffix of --out."""
+    if out is None:
+        return "json" if as_json else "txt"
+    suffix = Path(out).suffix.lower()
+    if suffix not in suffixes:
+        raise InputError(f"--out {out!r}: the suffix says the form: use {_listed(suffixes)}")
+    check_folder(out)
+    if as_json and suffix != ".json":
+        raise InputError(f"--out {out!r} with --json: name the file .json, or leave --json out")
+    return suffix[1:]
+
+
+def show(print_to: Callable[[Console], None], out: str | None) -> None:
+    """Print to the terminal, or to a file as a terminal of 120 columns would show it."""
+    from rich.console import Console
+
+    if out is None:
+        print_to(Console())
+        return
+    page = io.StringIO()
+    print_to(Console(file=page, width=120, no_color=True, highlight=False))
+    deliver(page.getvalue(), out)
+
+
+def deliver(body: str, out: str | None) -> None:
+    """Write a text to its file and say where, or print it."""
+    if out is None:
+        click.echo(body, nl=False)
+        return
+    from fpemu.analysis.files import write_text
+
+    write_text(out, body)
+    click.echo(f"wrote {out}", err=True)
+
+
+def _listed(suffixes: Sequence[str]) -> str:
+    return f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"

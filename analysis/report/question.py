@@ -1,0 +1,73 @@
+"""Question: what a report is asked about, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fpemu.analysis.asked import casts as asked_casts
+from fpemu.analysis.asked import known, several
+from fpemu.analysis.report.rows import JUDGED
+from fpemu.analysis.scales import SCALES, TOLERANCE, check_tolerance, powers_of_two
+from fpemu.analysis.what_if import FORMATS
+from fpemu.cast import Cast, make_cast
+from fpemu.format import Format
+
+if TYPE_CHECKING:
+    from fpemu.analysis.trace import Trace
+
+__all__ = ["Question", "ask"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which cast is judged, beside which others, at which scales, how strictly, of what."""
+
+    to: Cast  #: the cast that is judged
+    casts: tuple[Cast, ...]  #: those of the what-if section, the judged one first
+    scales: tuple[float, ...]  #: rising; 1 and 2 are always among them
+    tolerance: float
+    kinds: frozenset[str]  #: those that the verdict is about
+
+    @property
+    def one(self) -> int:
+        """Where scale 1 stands."""
+        return self.scales.index(1.0)
+
+    @property
+    def two(self) -> int:
+        """Where scale 2 stands."""
+        return self.scales.index(2.0)
+
+
+def ask(
+    trace: Trace,
+    *,
+    to: str | Format | Cast | None = None,
+    formats: str | Format | Cast | Iterable[str | Format | Cast] = FORMATS,
+    scales: float | Iterable[float] = SCALES,
+    tolerance: float = TOLERANCE,
+    kinds: str | Iterable[str] | None = None,
+) -> Question:
+    """Return what `build` was asked, completed by the trace; bad options are refused."""
+    judged = make_cast(to if to is not None else _own(trace))
+    casts = asked_casts([judged, *several("formats", formats, str, Format, Cast)])
+    factors = sorted({1.0, 2.0, *powers_of_two(scales)})
+    check_tolerance(tolerance)
+    about = frozenset(_judged(trace, kinds))
+    return Question(judged, tuple(casts), tuple(factors), tolerance, about)
+
+
+def _own(trace: Trace) -> str | Cast:
+    """The cast that the trace was recorded for."""
+    to = trace.metadata.get("to") or "float16"
+    return Cast.from_json(to) if isinstance(to, Mapping) else str(to)
+
+
+def _judged(trace: Trace, kinds: str | Iterable[str] | None) -> set[str]:
+    """The kinds that the verdict is about."""
+    there = trace.kinds()
+    if kinds is not None:
+        return known("kind", kinds, there, trace.path)
+    return {kind for kind in there if kind in JUDGED} or set(there)

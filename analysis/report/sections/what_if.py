@@ -1,0 +1,252 @@
+"""Section "What if": each format at scale 1, at its safe scales, and at every scale tried."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from fpemu.analysis.report.numbers import (
+    cosine,
+    decibels,
+    interval,
+    kind_words,
+    plain,
+    power,
+    share,
+)
+from fpemu.analysis.report.quality import UNKNOWN, Quality, expected
+from fpemu.analysis.report.rows import record_json
+from fpemu.analysis.report.section import Section
+from fpemu.analysis.report.sections.tensors import worst_first
+from fpemu.analysis.report.terminal import add_columns, new_table, note, tensor
+from fpemu.analysis.scales import SafeScales, safe_of
+from fpemu.analysis.what_if import Row, percent
+from fpemu.cast import Cast
+from fpemu.tallies import Outcome
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fpemu.analysis.report.findings import Grid
+    from fpemu.analysis.report.question import Question
+    from fpemu.analysis.report.summary import Report
+    from fpemu.analysis.totals import Total
+
+__all__ = [
+    "SECTION",
+    "Curve",
+    "ScaleRow",
+    "curve",
+    "kind_rows",
+    "render_scales",
+    "scale_rows",
+    "tensor_rows",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRow:
+    """What one format does to a tensor, or to a whole kind, unscaled and at its safe scales."""
+
+    name: str | None  #: None: all tensors of the kind
+    kind: str
+    to: str
+    unscaled: Outcome  #: at scale 1, exact counts
+    safe: SafeScales  #: for a kind: the scales at which every tensor of it is safe
+    step: int | None = None  #: None: all recorded steps together
+    quality: Quality = UNKNOWN  #: expected unscaled
+    quality_advised: Quality = UNKNOWN  #: expected at the scale advised, of a tensor
+
+    @property
+    def lost_percent(self) -> float:
+        """Values lost at scale 1, in percent of the finite non-zero ones."""
+        return percent(self.unscaled.lost, self.unscaled.nonzero)
+
+    def to_json(self) -> dict[str, Any]:
+        row = record_json(self)
+        for when, quality in (("", row.pop("quality")), ("_advised", row.pop("quality_advised"))):
+            row |= {f"{key}{when}": value for key, value in quality.items()}
+        return row | {"lost_percent": self.lost_percent}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Values of one kind lost in one format, at every scale tried."""
+
+    kind: str
+    to: str
+    scales: tuple[float, ...]
+    lost_percent: tuple[float, ...]
+    underflow_percent: tuple[float, ...]
+    beyond_percent: tuple[float, ...]  #: overflow and saturated
+
+    def to_json(self) -> dict[str, Any]:
+        return record_json(self)
+
+
+def scale_rows(rows: Iterable[Row], tolerance: float) -> list[ScaleRow]:
+    """Return the safe scales of `whatif` rows, which hold scale 1 and stand in its order."""
+    found = []
+    for key, run in itertools.groupby(rows, key=lambda r: (r.name, r.kind, r.step, r.to)):
+        name, kind, step, to = key
+        counted = sorted(run, key=lambda row: row.scale)
+        [unscaled] = [row.outcome for row in counted if row.scale == 1.0]
+        outcomes, factors = [r.outcome for r in counted], [r.scale for r in counted]
+        safe = safe_of([outcomes], to, factors, tolerance)
+        found.append(ScaleRow(name, kind, to, unscaled, safe, step))
+    return found
+
+
+def tensor_rows(totals: Sequence[Total], grid: Grid, question: Question) -> tuple[ScaleRow, ...]:
+    """Return what each format does to each tensor."""
+    return tuple(
+        _tensor_row(total, cast, counted, question)
+        for total, outcomes in zip(totals, grid, strict=True)
+        for cast, counted in zip(question.casts, outcomes, strict=True)
+    )
+
+
+def _tensor_row(total: Total, cast: Cast, counted: list[Outcome], question: Question) -> ScaleRow:
+    safe = safe_of([counted], str(cast), question.scales, question.tolerance)
+    one, best = counted[question.one], counted[question.scales.index(safe.best)]
+    unscaled, *advised = expected(total.parts, cast, {1.0: one, safe.best: best})
+    return ScaleRow(
+        total.name, total.kind, str(cast), one, safe, None, unscaled, *(advised or [unscaled])
+    )
+
+
+def kind_rows(
+    totals: Sequence[Total], grid: Grid, question: Question
+) -> tuple[tuple[ScaleRow, ...], tuple[Curve, ...]]:
+    """Return what-if for each kind as a whole: its values together, its scales tensor by tensor."""
+    rows, curves = [], []
+    for kind in dict.fromkeys(total.kind for total in totals):
+        members = [k for k, total in enumerate(totals) if total.kind == kind]
+        together = reduce(add, (totals[k].parts for k in members))
+        for c, cast in enumerate(question.casts):
+            outcomes = together.outcomes(cast, question.scales)
+            safe = safe_of(
+                [grid[k][c] for k in members], str(cast), question.scales, question.tolerance
+            )
+            one = outcomes[question.one]
+            [quality] = expected(together, cast, {1.0: one})
+            rows.append(ScaleRow(None, kind, str(cast), one, safe, None, quality))
+            curves.append(curve(kind, str(cast), question.scales, outcomes))
+    return tuple(rows), tuple(curves)
+
+
+def curve(kind: str, to: str, scales: Sequence[float], outcomes: list[Outcome]) -> Curve:
+    """Return the curve of outcomes counted at `scales`."""
+    return Curve(
+        kind,
+        to,
+        tuple(scales),
+        tuple(percent(o.lost, o.nonzero) for o in outcomes),
+        tuple(percent(o.underflow, o.nonzero) for o in outcomes),
+        tuple(percent(o.overflow + o.saturated, o.nonzero) for o in outcomes),
+    )
+
+
+# --- text --------------------------------------------------------------------------------------
+
+
+def _show(report: Report, console: Console, limit: int) -> None:
+    found = report.verdict.loss_scale
+    if found is not None:
+        say = f"{power(found.best)}; safe: {interval(found)}" if found.safe else (
+            f"none is safe; the best, {power(found.best)}, still loses {share(found.lost_percent)}"
+            " of one tensor"
+        )
+        console.print(Text(f"Loss scale for {found.to}, all gradient tensors: {say}."))
+    table = new_table()
+    wide = console.width >= 110
+    add_columns(table, "kind", "format", *_titles(wide))
+    last = None
+    for row in report.kind_scales:
+        first = Text(kind_words(row.kind) if row.kind != last else "")
+        table.add_row(*_cells(row, first, wide))
+        last = row.kind
+    console.print(table)
+    note(console, "Lost unscaled: of the kind's values together. Safe scales, and lost then:"
+                  " tensor by tensor, the worst one.")  # fmt: skip
+
+
+def render_scales(rows: Sequence[ScaleRow], console: Console) -> None:
+    """Print safe scales, one line for each tensor and format."""
+    table = new_table()
+    dated = any(row.step is not None for row in rows)
+    add_columns(table, "tensor", *(["step>"] * dated), "format", *_titles(False))
+    last = None
+    for row in rows:
+        here = (row.name, row.kind, row.step)
+        first = tensor(row.name or "", row.kind) if here != last else Text()
+        cells = list(_cells(row, first, False))
+        table.add_row(cells[0], *([str(row.step)] * dated), *cells[1:])
+        last = here
+    console.print(table)
+
+
+def _titles(wide: bool) -> tuple[str, ...]:
+    quality = ("SQNR>", "cosine>") if wide else ()
+    return ("lost unscaled>", *quality, "safe scales", "advised>", "lost then>")
+
+
+def _cells(row: ScaleRow, first: Text, wide: bool) -> Iterable[str | Text]:
+    safe = row.safe
+    style = "green" if safe.unscaled else "yellow" if safe.safe else "bold red"
+    quality = (decibels(row.quality.sqnr_db), cosine(row.quality.cosine)) if wide else ()
+    return (
+        first,
+        Text(plain(row.to)),
+        share(row.lost_percent),
+        *quality,
+        Text(interval(safe), style),
+        power(safe.best) if safe.safe else f"({power(safe.best)})",
+        share(safe.lost_percent),
+    )
+
+
+# --- page and JSON -----------------------------------------------------------------------------
+
+
+def _page(report: Report) -> dict[str, Any]:
+    by_tensor: dict[tuple[str | None, str], list[ScaleRow]] = {}
+    for row in report.tensor_scales:
+        by_tensor.setdefault((row.name, row.kind), []).append(row)
+    curves = itertools.groupby(report.curves, key=lambda curve: curve.kind)
+    return {
+        "tensor_scales": [
+            (row, by_tensor[row.name, row.kind]) for row in worst_first(report.tensors)
+        ],
+        "curves": [(kind, list(rows)) for kind, rows in curves],
+        "shown_scales": _shown(report.scales),
+    }
+
+
+def _shown(scales: tuple[float, ...]) -> list[int]:
+    """Indices of the scales that fit a table: 1 and every so many binades around it."""
+    one = scales.index(1.0)
+    step = max(1, math.ceil(len(scales) / 16))
+    return list(range(one % step, len(scales), step))
+
+
+def _json(report: Report) -> dict[str, Any]:
+    return {
+        "what_if": {
+            "kinds": [row.to_json() for row in report.kind_scales],
+            "tensors": [row.to_json() for row in report.tensor_scales],
+            "curves": [row.to_json() for row in report.curves],
+        }
+    }
+
+
+SECTION = Section(
+    "what_if", lambda report: "What if", lambda report: bool(report.tensors), _show, _json, _page
+)
