@@ -46,7 +46,7 @@ class Tally:
     order. Tallies are immutable and hashable.
     """
 
-    __slots__ = ("_cells", "_low", "_specials", "_sums")
+    __slots__ = ("_cells", "_counted", "_low", "_specials", "_sums")
 
     EXPONENTS = range(-149, 128)  #: binades of float32: floor(log2|x|) of non-zero numbers
     SLOTS = SLOTS  #: slots of a binade, see `histogram`
@@ -55,13 +55,15 @@ class Tally:
     _low: int  # index in EXPONENTS of the first row
     _specials: tuple[int, ...]  # +0, -0, +inf, -inf, NaN
     _sums: Array | None  # counts in the cells below each one
+    _counted: int | None  # how many numbers are in the cells
 
     def __init__(self) -> None:
         self._set(np.zeros((2, 0, SLOTS), np.int64), 0, (0, 0, 0, 0, 0))
 
     def _set(self, cells: Array, low: int, specials: tuple[int, ...]) -> None:
         cells.flags.writeable = False
-        self._cells, self._low, self._specials, self._sums = cells, low, specials, None
+        self._cells, self._low, self._specials = cells, low, specials
+        self._sums = self._counted = None  # found when asked for
 
     @classmethod
     def _make(cls, cells: Array, low: int, specials: tuple[int, ...]) -> Tally:
@@ -75,8 +77,7 @@ class Tally:
     @property
     def total(self) -> int:
         """How many numbers were counted."""
-        sums = self._cumulative()
-        return int(sums.item(0, -1) + sums.item(1, -1)) + sum(self._specials)
+        return self._finite() + sum(self._specials)
 
     @property
     def zero_by_sign(self) -> tuple[int, int]:
@@ -182,6 +183,11 @@ class Tally:
             found["invalid"], found["saturated"], found["overflow"], underflow, subnormal, normal,
         )  # fmt: skip
 
+    def _finite(self) -> int:
+        if self._counted is None:
+            self._counted = int(self._cells.sum())
+        return self._counted
+
     def _cumulative(self) -> Array:
         if self._sums is None:
             sums = np.zeros((2, self._cells[0].size + 1), np.int64)
@@ -195,7 +201,8 @@ class Tally:
         """Return the tally of the joined data."""
         if not isinstance(other, Tally):
             return NotImplemented
-        if self.total + other.total >= LIMIT:
+        total = self.total + other.total
+        if total >= LIMIT:
             raise InputError("tally + tally: the sum has 2**63 numbers or more; keep them apart")
         parts = [t for t in (self, other) if t._cells.shape[1]]
         low = min((t._low for t in parts), default=0)
@@ -204,7 +211,9 @@ class Tally:
         for t in parts:
             cells[:, t._low - low : t._low - low + t._cells.shape[1]] += t._cells
         specials = tuple(a + b for a, b in zip(self._specials, other._specials, strict=True))
-        return Tally._make(cells, low, specials)
+        joined = Tally._make(cells, low, specials)
+        joined._counted = total - sum(specials)
+        return joined
 
     def __radd__(self, other: object) -> Tally:
         return self if other == 0 else NotImplemented  # so that sum(tallies) works
