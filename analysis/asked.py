@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError, did_you_mean
 from fpemu.format import Format
 
-__all__ = ["casts", "known", "several"]
+if TYPE_CHECKING:
+    from fpemu.analysis.trace import Trace
+
+__all__ = ["casts", "known", "own_cast", "several"]
 
 
 def several(what: str, asked: Any, *single: type) -> list[Any]:
@@ -37,6 +40,20 @@ def casts(formats: str | Format | Cast | Iterable[str | Format | Cast]) -> list[
             )
         texts.add(str(cast))
     return list(made)
+
+
+def own_cast(trace: Trace) -> Cast:
+    """Return the cast that a trace was recorded for: its metadata "to", else float16.
+
+    >>> from fpemu.analysis.asked import own_cast
+    >>> from fpemu.analysis.trace import Trace
+    >>> trace = Trace()
+    >>> trace.metadata["to"] = "e4m3fn"
+    >>> str(own_cast(trace)), str(own_cast(Trace()))
+    ('float8_e4m3fn', 'float16')
+    """
+    to = trace.metadata.get("to") or "float16"
+    return Cast.from_json(to) if isinstance(to, Mapping) else make_cast(to)
 
 
 def known(

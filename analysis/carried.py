@@ -6,17 +6,16 @@ import bisect
 import math
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fpemu.analysis.records import GRADIENTS
 from fpemu.errors import InputError
 from fpemu.tallies import exponent_of
 
 if TYPE_CHECKING:
-    from fpemu.analysis.records import Record
     from fpemu.analysis.trace import Trace
 
-__all__ = ["METADATA", "SCALAR", "Carried", "carried"]
+__all__ = ["METADATA", "SCALAR", "Carried", "Dated", "carried"]
 
 #: The scalar of a trace that holds the loss scale of a step.
 SCALAR = "loss_scale"
@@ -25,13 +24,25 @@ SCALAR = "loss_scale"
 METADATA = "recorded_loss_scale"
 
 
+class Dated(Protocol):
+    """What was recorded or counted of a tensor at a step: a Record, a Counted."""
+
+    @property
+    def kind(self) -> str:
+        """One of `fpemu.analysis.trace.KINDS`."""
+
+    @property
+    def step(self) -> int:
+        """The step."""
+
+
 class Carried:
     """By step, the loss scale that recorded gradients carry; `carried(trace)` makes one."""
 
     def __init__(self, scales: Mapping[int, float], otherwise: float = 1.0) -> None:
         self._steps = sorted(scales)
-        self._scales = [_checked(scales[step], f"step {step}: loss scale") for step in self._steps]
-        self._otherwise = _checked(otherwise, f"metadata {METADATA}:")
+        self._scales = [_checked(scales[step], f"step {step}: loss scale ") for step in self._steps]
+        self._otherwise = _checked(otherwise, f"metadata {METADATA}=")
 
     @property
     def known(self) -> dict[int, float]:
@@ -49,11 +60,11 @@ class Carried:
             return self._otherwise
         return self._scales[max(0, bisect.bisect_right(self._steps, step) - 1)]
 
-    def of(self, record: Record) -> float:
+    def of(self, record: Dated) -> float:
         """Return the scale that a record's values were multiplied by: 1 for what is no gradient."""
         return self.at(record.step) if record.kind in GRADIENTS else 1.0
 
-    def factor(self, record: Record) -> float:
+    def factor(self, record: Dated) -> float:
         """Return what gives a record's true values: `record.tally.outcome(to, factor * scale)`."""
         scale = self.of(record)
         try:
@@ -97,6 +108,6 @@ def _checked(scale: object, what: str) -> float:
     if isinstance(scale, int | float) and not isinstance(scale, bool) and 0 < scale <= top:
         return float(scale)
     raise InputError(
-        f"{what} {scale!r:.40}: must be the positive number that the recorded gradients were "
+        f"{what}{scale!r:.40}: must be the positive number that the recorded gradients were "
         "multiplied by"
     )

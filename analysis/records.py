@@ -19,6 +19,7 @@ from fpemu.tallies import Tally
 
 __all__ = [
     "GRADIENTS",
+    "JUDGED",
     "KINDS",
     "Event",
     "Record",
@@ -47,6 +48,9 @@ KINDS = (
 
 #: The kinds that a loss scale multiplies.
 GRADIENTS = ("weight_gradient", "activation_gradient")
+
+#: The kinds that mixed-precision training casts; optimizer states and updates stay float32 there.
+JUDGED = ("activation", "weight", *GRADIENTS)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,9 @@ __all__ = [
     "SafeScales",
     "best_scale",
     "check_tolerance",
+    "is_safe",
     "powers_of_two",
+    "runs_of_true",
     "safe_of",
     "safe_scales",
 ]
@@ -99,6 +101,11 @@ def safe_scales(
     return safe_of(outcomes, str(cast), factors, tolerance)
 
 
+def is_safe(outcome: Outcome, tolerance: float) -> bool:
+    """Say whether an outcome is safe: nothing overflows, and no more than `tolerance` is lost."""
+    return not outcome.overflow and outcome.lost_fraction <= tolerance
+
+
 def safe_of(
     outcomes: Sequence[Sequence[Outcome]], to: str, factors: Sequence[float], tolerance: float
 ) -> SafeScales:
@@ -107,7 +114,7 @@ def safe_of(
     lost = [max((row[k].lost_fraction for row in outcomes), default=0.0) for k in each]
     overflows = [any(row[k].overflow for row in outcomes) for k in each]
     safe = [share <= tolerance and not over for share, over in zip(lost, overflows, strict=True)]
-    runs = list(_runs(safe))
+    runs = list(runs_of_true(safe))
     if not runs:
         distance = [abs(math.log2(scale)) for scale in factors]
         best = min(range(len(factors)), key=lambda k: (overflows[k], lost[k], distance[k]))
@@ -143,8 +150,13 @@ def best_scale(
     return safe_scales(tallies, to, tolerance=tolerance, scales=scales).best
 
 
-def _runs(flags: list[bool]) -> Iterator[tuple[int, int]]:
-    """The first and last index of each run of True."""
+def runs_of_true(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last index of each run of True.
+
+    >>> from fpemu.analysis.scales import runs_of_true
+    >>> list(runs_of_true([True, False, True, True]))
+    [(0, 0), (2, 3)]
+    """
     start = None
     for k, flag in enumerate([*flags, False]):
         if flag and start is None:

@@ -78,6 +78,14 @@ class Total:
     moments: Moments
     skipped: int = 0  #: NaN and infinite values at steps that a loss scaler skipped
 
+    @property
+    def stays_wide(self) -> bool:
+        """Whether it is a scalar that layers pass on, as the loss and its gradient, the loss scale.
+
+        These stay float32 in mixed-precision training, so no scale need be safe for them.
+        """
+        return not self.shape and self.kind in ("activation", "activation_gradient")
+
     @classmethod
     def of(cls, record: Record, factor: float = 1.0, *, skipped: bool = False) -> Total:
         """Return the total of one step, whose values are `factor` times the recorded ones."""

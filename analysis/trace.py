@@ -32,7 +32,7 @@ from fpemu.errors import InputError, TraceError
 from fpemu.moments import moments
 from fpemu.tallies import tally
 
-__all__ = ["KINDS", "Event", "Metadata", "Record", "Scalar", "Trace"]
+__all__ = ["KINDS", "Event", "Metadata", "Record", "Scalar", "Trace", "check_trace"]
 
 
 class Trace(Contents):
@@ -209,9 +209,7 @@ class Trace(Contents):
         Errors: TraceError if `other` is this trace or a copy of it: it would be counted twice.
         """
         writer = self._writer()
-        if not isinstance(other, Trace):
-            raise InputError(f"{type(other).__name__} is no Trace; Trace.load(path) reads a file")
-        if other._store.trace_id == writer.trace_id:
+        if check_trace(other)._store.trace_id == writer.trace_id:
             raise TraceError(
                 f"{other!r} is this trace or a copy of it: it would be counted twice; merge "
                 "traces that were recorded apart"
@@ -302,6 +300,13 @@ class Trace(Contents):
             self._store.refuse()
         self._store.check()
         return self._store
+
+
+def check_trace(trace: object) -> Trace:
+    """Return what is a Trace."""
+    if not isinstance(trace, Trace):
+        raise InputError(f"{type(trace).__name__} is no Trace; Trace.load(path) reads a file")
+    return trace
 
 
 def _values(array: Any, name: str) -> Any:

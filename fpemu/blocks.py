@@ -38,7 +38,7 @@ class BlockTally:
     >>> counted.blocks, counted.zero, counted.amax.amax_exponent
     (3, 1, 2)
     >>> counted.scale_quantiles("fp4"), counted.clipped("fp4")
-    ((0.25, 0.25, 0.25, 1.0, 1.0), 0)
+    ((0.25, 0.25, 1.0, 1.0, 1.0), 0)
 
     block: numbers that share a scale. amax: a Tally of each block's largest magnitude: 0 for a
     block of zeros, infinite or NaN for one that holds such a number. crest: how many of the
@@ -74,13 +74,14 @@ class BlockTally:
         The scale of a block is the power of two by which its values are divided before the cast,
         2^(floor(log2(amax)) - emax), emax the exponent of the format's largest value (OCP MX 1.0,
         6.3). Blocks without a finite non-zero number have none; without any other block the
-        quantiles are NaN.
+        quantiles are NaN. Errors: InputError for a quantile that is not from 0 to 1.
         """
+        fractions = _checked_quantiles(quantiles)
         exponents = self.amax.exponents()
         ends, count = np.cumsum(exponents), int(exponents.sum())
         if not count:
-            return tuple(math.nan for _ in quantiles)
-        ranks = [min(count - 1, math.floor(q * count)) for q in quantiles]
+            return tuple(math.nan for _ in fractions)
+        ranks = [min(count - 1, math.floor(q * count)) for q in fractions]
         places = np.searchsorted(ends, ranks, side="right")
         top = _emax(make_cast(to))
         return tuple(math.ldexp(1.0, int(place) + Tally.EXPONENTS.start - top) for place in places)
@@ -176,10 +177,10 @@ def _rows(x: Array, axis: int) -> Array:
     """The array's numbers as float32, one row along the axis after the other."""
     try:
         moved = np.moveaxis(x, axis, -1) if x.ndim else x.reshape(1)
-    except (TypeError, ValueError):  # numpy's AxisError is one
+    except (TypeError, ValueError, OverflowError):  # numpy's AxisError is a ValueError
         raise InputError(
-            f"axis={axis!r}: the array has {x.ndim} dimensions; give an integer from -{x.ndim} to "
-            f"{x.ndim - 1}"
+            f"axis={axis!r:.40}: the array has {x.ndim} dimensions; give an integer from "
+            f"-{x.ndim} to {x.ndim - 1}"
         ) from None
     values = float32_words(moved).view(np.float32)
     return values.reshape(-1, moved.shape[-1]) if moved.size else np.zeros((0, 1), np.float32)
@@ -195,6 +196,17 @@ def _checked_block(block: Any) -> int:
             f"block={block!r:.40}: must be a number of elements from 1 on, such as 32 (MX)"
         )
     return size
+
+
+def _checked_quantiles(quantiles: Any) -> list[float]:
+    try:
+        fractions = [float(quantile) for quantile in quantiles]
+    except (TypeError, ValueError, OverflowError):
+        fractions = [math.nan]
+    if not all(0.0 <= fraction <= 1.0 for fraction in fractions):
+        given = " ".join(repr(quantiles).split())
+        raise InputError(f"quantiles {given:.60}: must be numbers from 0 to 1, such as (0.5, 0.99)")
+    return fractions
 
 
 def _emax(cast: Cast) -> int:

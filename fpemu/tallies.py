@@ -7,7 +7,7 @@ power-of-two scale, so one pass over the data answers for all of them, exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,9 @@ Array = np.ndarray[Any, Any]
 
 #: Binary exponents of scales, either way.
 SCALE_LIMIT = 300
+
+#: The outcomes that follow from the cells, in the order of Outcome's fields.
+_COUNTED = ("invalid", "saturated", "overflow", "underflow", "subnormal", "normal")
 
 
 class Tally:
@@ -147,7 +150,7 @@ class Tally:
         Refused with an InputError: stochastic casts and those whose limits are not edges of the
         slots (some formats of more than 10 mantissa bits); count them while rounding.
         """
-        return self._outcome(cell_limits(make_cast(to)), exponent_of(scale))
+        return self.outcomes(to, (scale,))[0]
 
     def outcomes(self, to: Cast | Format | str, scales: Iterable[float]) -> list[Outcome]:
         """Return `outcome(to, scale)` for each scale.
@@ -158,30 +161,30 @@ class Tally:
         [1, 0, 1]
         """
         limits = cell_limits(make_cast(to))
-        return [self._outcome(limits, exponent_of(scale)) for scale in scales]
-
-    def _outcome(self, limits: tuple[Limits | None, Limits | None], exponent: int) -> Outcome:
-        sums = self._cumulative()
-        end = sums.shape[1] - 1
-        base = (self.EXPONENTS.start + self._low + exponent) * SLOTS  # the first cell's number
-        found = {"invalid": 0, "saturated": 0, "overflow": 0}
-        underflow = subnormal = normal = 0
+        exponents = np.array([exponent_of(scale) for scale in scales], np.int64)
+        found = dict.fromkeys(_COUNTED, np.zeros(exponents.size, np.int64))
         for sign, limit in enumerate(limits):
-            count = sums.item(sign, end)
-            if limit is None:
-                found["invalid"] += count
-                continue
-            first, second, third = (
-                sums.item(sign, min(max(cell - base, 0), end)) for cell in limit[:3]
-            )
-            underflow += first
-            subnormal += second - first
-            normal += third - second
-            found[limit.beyond_outcome] += count - third
-        return Outcome(
-            self.total, self.nan, self.inf, self.zero,
-            found["invalid"], found["saturated"], found["overflow"], underflow, subnormal, normal,
-        )  # fmt: skip
+            for name, counts in self._counts(sign, limit, exponents):
+                found[name] = found[name] + counts
+        apart = self.total, self.nan, self.inf, self.zero
+        rows = zip(*(found[name].tolist() for name in _COUNTED), strict=True)
+        return [Outcome(*apart, *row) for row in rows]
+
+    def _counts(
+        self, sign: int, limit: Limits | None, exponents: Array
+    ) -> Iterator[tuple[str, Array]]:
+        """How many numbers of one sign each thing happens to, at each scale."""
+        sums = self._cumulative()[sign]
+        if limit is None:
+            yield "invalid", np.full(exponents.size, sums[-1])
+            return
+        first_cells = (exponents + (self.EXPONENTS.start + self._low)) * SLOTS
+        cells = np.array(limit[:3])[:, None] - first_cells
+        below = sums[np.minimum(np.maximum(cells, 0), sums.size - 1)]
+        yield "underflow", below[0]
+        yield "subnormal", below[1] - below[0]
+        yield "normal", below[2] - below[1]
+        yield limit.beyond_outcome, sums[-1] - below[2]
 
     def _finite(self) -> int:
         if self._counted is None:

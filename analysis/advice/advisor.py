@@ -16,10 +16,10 @@ from fpemu.analysis.advice.lost_updates import LIMIT_PERCENT, update_rows
 from fpemu.analysis.advice.memory import elements, memory_rows
 from fpemu.analysis.advice.rows import Advice, Choice, UpdateAdvice
 from fpemu.analysis.advice.sentences import headline, lines
-from fpemu.analysis.asked import casts
-from fpemu.analysis.records import GRADIENTS
+from fpemu.analysis.asked import casts, own_cast
+from fpemu.analysis.records import JUDGED
 from fpemu.analysis.scales import TOLERANCE, check_tolerance
-from fpemu.cast import Cast, make_cast
+from fpemu.cast import Cast
 from fpemu.errors import InputError
 from fpemu.format import Format
 
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from fpemu.analysis.trace import Trace
     from fpemu.policies import Policy
 
-__all__ = ["advise"]
+__all__ = ["advise", "can_advise", "usual_formats"]
 
-_JUDGED = ("activation", "weight", *GRADIENTS)
+#: What goes forward in FP8 training -> what goes backward beside it.
+_PARTNERS = {"float8_e4m3fn": "float8_e5m2", "float8_e4m3fnuz": "float8_e5m2fnuz"}
 
 Totals = Mapping[tuple[str, str], "Total"]
 
@@ -103,29 +104,43 @@ def advise(
     return advice(chosen if same else front.chosen_of(picked), choices)
 
 
+def usual_formats(first: Cast) -> tuple[Cast, ...]:
+    """Return a format, its partner for what goes backward, and bfloat16.
+
+    >>> import fpemu
+    >>> from fpemu.analysis.advice.advisor import usual_formats
+    >>> [str(cast) for cast in usual_formats(fpemu.Cast("e4m3fn"))]
+    ['float8_e4m3fn', 'float8_e5m2', 'bfloat16']
+    """
+    partner = _PARTNERS.get(first.format.name)
+    return tuple(casts([first, *filter(None, (partner, "bfloat16"))]))
+
+
 def _wanted(
     trace: Trace, formats: str | Format | Cast | Iterable[str | Format | Cast] | None
 ) -> tuple[Cast, ...]:
-    """The formats asked for; unless given, the trace's own, its partner backward, and bfloat16."""
+    """The formats asked for; unless given, those that go with the trace's own."""
     if formats is None:
-        to = trace.metadata.get("to") or "float16"
-        first = Cast.from_json(to) if isinstance(to, Mapping) else make_cast(to)
-        partner = ["float8_e5m2"] if first.format.name == "float8_e4m3fn" else []
-        return tuple(casts([first, *partner, "bfloat16"]))
+        return usual_formats(own_cast(trace))
     found = tuple(casts(formats))
     if not found:
         raise InputError("formats: at least one is needed, the one that is wanted first")
     for cast in found:
-        if not (cast.format.signed and cast.format.zero):
+        if not can_advise(cast):
             raise InputError(
                 f"format {cast.format.name!r}: advice is for signed formats that have a zero"
             )
     return found
 
 
+def can_advise(cast: Cast) -> bool:
+    """Return whether training could run in a cast's format: it has both signs and a zero."""
+    return cast.format.signed and cast.format.zero
+
+
 def _judged(total: Total) -> bool:
     """Whether training would round a tensor: losses and other scalars stay float32."""
-    return total.kind in _JUDGED and (bool(total.shape) or total.kind.startswith("weight"))
+    return total.kind in JUDGED and not total.stays_wide
 
 
 def _advice(
@@ -172,7 +187,7 @@ def _bits(to: str, formats: Sequence[Cast]) -> int:
 
 
 def _status(totals: Iterable[Total], changes: bool, scale: float) -> str:
-    judged = [total for total in totals if total.kind in _JUDGED]
+    judged = [total for total in totals if total.kind in JUDGED]
     if any(sum(total.parts.apart[1:]) > total.skipped for total in judged):
         return "broken"
     if not any(total.moments.amax for total in judged):

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fpemu.analysis.advice.fits import FLOAT32, Fit, Fits, scales_itself
+from fpemu.analysis.advice.fits import FLOAT32, Fit, Fits, rides_loss_scale, scales_itself
 from fpemu.analysis.advice.flow import joined
-from fpemu.analysis.records import GRADIENTS
-from fpemu.analysis.scales import SCALES, SafeScales, safe_of
+from fpemu.analysis.scales import SCALES, SafeScales, is_safe, safe_of
 from fpemu.cast import Cast
 
 if TYPE_CHECKING:
@@ -54,7 +53,9 @@ class Option:
     def safe_at(self, loss_scale: float) -> bool:
         """Whether every tensor is safe then."""
         return self.known and all(
-            _is_safe(fits, loss_scale) if _rides(key, fits) else fits.own.is_safe
+            is_safe(fits.outcomes[loss_scale], fits.tolerance)
+            if _rides(key, fits)
+            else fits.own.is_safe
             for key, fits in self.fits.items()
         )
 
@@ -77,12 +78,7 @@ class Option:
 
 
 def _rides(key: Key, fits: Fits) -> bool:
-    return key[1] in GRADIENTS and not scales_itself(fits.to) and fits.to != FLOAT32
-
-
-def _is_safe(fits: Fits, scale: float) -> bool:
-    outcome = fits.outcomes[scale]
-    return not outcome.overflow and outcome.lost_fraction <= fits.tolerance
+    return rides_loss_scale(key[1], fits.to)
 
 
 class Options:

@@ -12,7 +12,6 @@ from fpemu.analysis.report.options import (
     TOLERANCE,
     deliver,
     names_of_casts,
-    one_line,
     out_option,
     show,
     view_of,
@@ -42,7 +41,6 @@ _FORMS = ".json", ".txt"
 @ROWS
 @JSON
 @out_option(*_FORMS)
-@one_line
 def advise(
     trace: str,
     formats: tuple[str, ...],

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fpemu.analysis.advice.noise import Noise, noise_of
-from fpemu.analysis.scales import SCALES, SafeScales, safe_of
+from fpemu.analysis.records import GRADIENTS
+from fpemu.analysis.scales import SCALES, SafeScales, is_safe, safe_of
 from fpemu.analysis.what_if import percent
 from fpemu.cast import Cast
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from fpemu.analysis.parts import Parts
     from fpemu.tallies import Outcome
 
-__all__ = ["FLOAT32", "Fit", "Fits", "scales_itself"]
+__all__ = ["FLOAT32", "Fit", "Fits", "rides_loss_scale", "scales_itself"]
 
 FLOAT32 = Cast("float32")
 
@@ -27,6 +28,11 @@ _NEAR = 10 ** (0.5 / 10)  # errors within half a decibel are as good as each oth
 def scales_itself(cast: Cast) -> bool:
     """Say whether tensors of a format come with a scale of their own: 8 bits and fewer."""
     return cast.format.bits <= 8
+
+
+def rides_loss_scale(kind: str, to: Cast) -> bool:
+    """Say whether the loss scale is the scale of tensors of a kind in a format."""
+    return kind in GRADIENTS and to != FLOAT32 and not scales_itself(to)
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Fit:
     @property
     def is_safe(self) -> bool:
         """Whether nothing overflows and no more than the tolerance is lost."""
-        return not self.outcome.overflow and self.outcome.lost_fraction <= self.fits.tolerance
+        return is_safe(self.outcome, self.fits.tolerance)
 
     @property
     def damage(self) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.metadata import READ_BY_PRODUCTS
+from fpemu.analysis.tensor_names import is_input
 
 if TYPE_CHECKING:
     from fpemu.analysis.advice.layers import Layer
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fpemu.analysis.trace import Trace
 
 __all__ = ["Read", "inputs_of", "joined"]
-
-_INPUT = re.compile(r"\.input\d*$")
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ def inputs_of(
 
 def _read(layer: Layer, noted: Mapping[str, Any], totals: Mapping[tuple[str, str], Total]) -> Read:
     results = [t for t in layer.tensors if t.kind == "activation"]
-    given = [t for t in results if _INPUT.search(t.name)]
+    given = [t for t in results if is_input(t.name)]
     if given:
         return Read(joined(given), True)
     named = [noted[name] for name in dict.fromkeys(t.name for t in layer.tensors) if name in noted]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fpemu.analysis.advice.choosing import CASTS, Chosen, Option, Options
-from fpemu.analysis.advice.fits import FLOAT32, Fit, scales_itself
+from fpemu.analysis.advice.fits import FLOAT32, Fit, rides_loss_scale, scales_itself
 from fpemu.analysis.advice.memory import bytes_of, elements
 from fpemu.analysis.advice.rows import Keep, LayerAdvice, TensorAdvice
 from fpemu.analysis.records import GRADIENTS
@@ -107,7 +107,7 @@ def tensor_rows(chosen: Chosen, options: Options) -> tuple[TensorAdvice, ...]:
 
 def _tensor(total: Total, option: Option, chosen: Chosen, options: Options) -> TensorAdvice:
     fits = options.fits(total, tensor_format(total, option))
-    rides = total.kind in GRADIENTS and not scales_itself(fits.to) and fits.to != FLOAT32
+    rides = rides_loss_scale(total.kind, fits.to)
     fit = fits.at(chosen.scale) if rides else fits.own
     return TensorAdvice(
         name=total.name,

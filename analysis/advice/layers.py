@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fpemu.analysis.advice.operations import is_in_float32, is_product
 from fpemu.analysis.records import KINDS
+from fpemu.analysis.tensor_names import without_input
 
 if TYPE_CHECKING:
     from fpemu.analysis.totals import Total
@@ -108,4 +109,4 @@ def _owner(weight: str, modules: set[str]) -> str:
 
 def _bare(name: str) -> str:
     """The module of a result's name: without the place in a tuple, or '.input' of a product."""
-    return re.sub(r"\.input\d*$", "", re.sub(r"\[.*\]$", "", name))
+    return without_input(re.sub(r"\[.*\]$", "", name))

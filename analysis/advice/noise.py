@@ -1,34 +1,19 @@
-"""Noise: the rounding error of a cast, predicted from the histogram of a tally.
-
-A tally knows in which slot of which binade a number lies, not where in the slot. Its squared error
-is taken as the mean over numbers spread evenly in the slot; numbers on an edge of a slot (powers of
-two, say) are known exactly.
-"""
+"""Noise: the rounding error of a tensor in a format, beside the tensor itself."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from fpemu.cast import Cast, Overflow
-from fpemu.kernels.bucket import EDGES, SLOTS
-from fpemu.tallies import Tally
+from fpemu.analysis.noise import predicted
+from fpemu.cast import Overflow
 
 if TYPE_CHECKING:
     from fpemu.analysis.parts import Parts
+    from fpemu.cast import Cast
 
-__all__ = ["Noise", "decibels", "noise_of"]
-
-Array = np.ndarray[Any, Any]
-
-_POINTS = 64  # numbers tried in a slot
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it, mod 1, fall evenly between any grid
+__all__ = ["Noise", "noise_of"]
 
 
 class Noise(NamedTuple):
@@ -45,12 +30,7 @@ class Noise(NamedTuple):
     @property
     def sqnr_db(self) -> float | None:
         """Signal to quantization noise in decibels; None if nothing is changed or nothing there."""
-        return decibels(self.ratio)
-
-
-def decibels(ratio: float) -> float | None:
-    """Return noise over signal as decibels of signal to noise; None for 0."""
-    return -10.0 * math.log10(ratio) if ratio > 0 else None
+        return -10.0 * math.log10(self.ratio) if self.ratio > 0 else None
 
 
 def noise_of(values: Parts, cast: Cast, scales: Sequence[float]) -> list[Noise]:
@@ -70,63 +50,5 @@ def noise_of(values: Parts, cast: Cast, scales: Sequence[float]) -> list[Noise]:
     within about 0.6 dB of the error of the real cast while little is lost at either end; where much
     saturates it may be 4 dB off, as a slot says little of how far beyond the end a number lies.
     """
-    table = _table(_saturating(cast))
-    sums = [[0.0, 0.0] for _ in scales]
-    for shift, tally in values.by_exponent.items():
-        cells = tally.histogram.sum(axis=0)
-        rows = np.flatnonzero(cells.any(axis=1))
-        if not rows.size:
-            continue
-        cells = cells[rows[0] : rows[-1] + 1].astype(np.float64)
-        exponents = np.arange(rows[0], rows[-1] + 1) + Tally.EXPONENTS.start
-        exponents = exponents + shift
-        weights = cells * np.ldexp(1.0, 2 * exponents)[:, None]  # of significands, squared
-        signal = float((weights * table.power).sum())
-        for sum_, scale in zip(sums, scales, strict=True):
-            errors = table.at(exponents + round(math.log2(scale)))
-            sum_[0] += float((weights * errors).sum())
-            sum_[1] += signal
-    return [Noise(*sum_) for sum_ in sums]
-
-
-class _Table(NamedTuple):
-    """Mean squared errors by binade and slot, in units of the binade's square."""
-
-    low: int  #: the first binade
-    errors: Array  #: (binades, SLOTS)
-    power: Array  #: (SLOTS,) mean square of the significands
-
-    def at(self, exponents: Array) -> Array:
-        """The errors of some binades; those below the table lose everything."""
-        places = np.clip(exponents - self.low, 0, len(self.errors) - 1)
-        found: Array = self.errors[places]
-        return found
-
-
-@lru_cache(maxsize=256)
-def _table(cast: Cast) -> _Table:
-    import fpemu
-
-    form = cast.format
-    points = _points()
-    power = (points**2).mean(axis=1)
-    low, high = form.emin - form.mantissa_bits - 3, form.emax + 3
-    exponents = np.arange(low, high + 1)
-    values = np.ldexp(points[None], exponents[:, None, None])
-    errors = np.ldexp(fpemu.round(values, cast) - values, -exponents[:, None, None])
-    return _Table(low, (errors**2).mean(axis=2), power)
-
-
-def _points() -> Array:
-    """Significands in each slot: its edge, or numbers spread over the interval above it."""
-    edges = [float(edge) for edge in EDGES] + [2.0]
-    spread = (np.arange(1, _POINTS + 1) * _GOLDEN) % 1.0
-    points = np.empty((SLOTS, _POINTS))
-    for place, (edge, end) in enumerate(itertools.pairwise(edges)):
-        points[2 * place] = edge
-        points[2 * place + 1] = edge + (end - edge) * spread
-    return points
-
-
-def _saturating(cast: Cast) -> Cast:
-    return replace(cast, overflow=Overflow.SATURATE)
+    signal, errors = predicted(values, cast.replace(overflow=Overflow.SATURATE), scales)
+    return [Noise(float(error), signal) for error in errors]

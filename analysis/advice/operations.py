@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from fpemu.analysis.tensor_names import operation_of
 from fpemu.policies import Rule, find_policy, rules
 
 __all__ = ["PRODUCTS", "WIDE", "is_in_float32", "is_product"]
@@ -43,5 +44,4 @@ def is_product(name: str) -> bool:
     >>> is_product("attention.matmul@model.py:7"), is_product("attention.add@model.py:8")
     (True, False)
     """
-    base, at, _ = name.partition("@")
-    return bool(at) and base.rpartition(".")[2] in PRODUCTS
+    return operation_of(name) in PRODUCTS

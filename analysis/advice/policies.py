@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from fpemu.cast import Cast, Overflow, make_cast
 from fpemu.errors import FormatError
 from fpemu.format import Format
 from fpemu.policies import Override, Policy, Rule, find_policy
+from fpemu.policies.override import exactly
 
 if TYPE_CHECKING:
     from fpemu.analysis.advice.rows import Advice, LayerAdvice
@@ -108,7 +108,7 @@ def _cast(text: str, advice: Advice) -> Cast:
 def _overrides(
     layer: LayerAdvice, base: Policy, narrow: bool, advice: Advice
 ) -> Iterator[Override]:
-    module = None if layer.module is None else _pattern(layer.module)
+    module = None if layer.module is None else exactly(layer.module)
     if module is not None and any(c.isspace() or c in ";#" for c in module):
         return  # no module of PyTorch's: a trace of one's own
     where = partial(Override, module=module, operation=layer.operation)
@@ -138,8 +138,3 @@ def _is_wide(layer: LayerAdvice, base: Policy, narrow: bool) -> bool:
     if narrow:
         return True
     return layer.operation is not None and base.rule(layer.operation) in WIDE
-
-
-def _pattern(module: str) -> str:
-    """A module's name as a pattern that matches it alone."""
-    return re.sub(r"([*?[])", r"[\1]", module)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from fpemu.analysis.report.numbers import kind_words
+from fpemu.analysis.report.rows import record_json
 
 if TYPE_CHECKING:
     from fpemu.analysis.scales import SafeScales
@@ -29,21 +30,6 @@ __all__ = [
 STATUSES = ("safe", "safe_with_loss_scale", "needs_changes", "broken", "no_data")
 
 
-def _json(record: Any, *left_out: str) -> dict[str, Any]:
-    return {f.name: _value(getattr(record, f.name)) for f in fields(record)
-            if f.name not in left_out}  # fmt: skip
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, tuple):
-        return [_value(one) for one in value]
-    if isinstance(value, Mapping):
-        return {str(key): _value(one) for key, one in value.items()}
-    return value.to_json() if hasattr(value, "to_json") else value
-
-
 @dataclass(frozen=True, slots=True)
 class Line:
     """One piece of advice: what to do, and why."""
@@ -55,7 +41,7 @@ class Line:
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON-ready dict."""
-        return _json(self)
+        return record_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +64,7 @@ class TensorAdvice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as a JSON-ready dict."""
-        return _json(self)
+        return record_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +79,7 @@ class Keep:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as a JSON-ready dict."""
-        return _json(self)
+        return record_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +100,7 @@ class LayerAdvice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as a JSON-ready dict."""
-        return _json(self)
+        return record_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +116,7 @@ class UpdateAdvice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as a JSON-ready dict."""
-        return _json(self)
+        return record_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +128,14 @@ class MemoryRow:
     bytes: int
     float32_bytes: int
 
+    @property
+    def label(self) -> str:
+        """The kind as tables name it."""
+        return "all together" if self.kind == "model" else kind_words(self.kind)
+
     def to_json(self) -> dict[str, Any]:
         """Return the row as a JSON-ready dict."""
-        return _json(self)
+        return record_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +150,7 @@ class Choice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the point as a JSON-ready dict."""
-        return _json(self) | {"formats": dict(self.formats)}
+        return record_json(self) | {"formats": dict(self.formats)}
 
 
 @dataclass(frozen=True)
@@ -202,4 +193,4 @@ class Advice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the advice as a JSON-ready dict: numbers that JSON lacks are null."""
-        return _json(self) | {"schema": 1, "formats": [str(cast) for cast in self.formats]}
+        return record_json(self) | {"schema": 1, "formats": [str(cast) for cast in self.formats]}

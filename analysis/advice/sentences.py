@@ -15,23 +15,22 @@ from fpemu.analysis.advice.rows import (
     MemoryRow,
     UpdateAdvice,
 )
-from fpemu.analysis.report.numbers import count, interval, number, plain, power, share, shorten
+from fpemu.analysis.report.numbers import (
+    count,
+    interval,
+    number,
+    plain,
+    power,
+    scale_words,
+    share,
+    shorten,
+)
 from fpemu.cast import Cast
 
 if TYPE_CHECKING:
     from fpemu.analysis.scales import SafeScales
 
-__all__ = ["headline", "lines", "scale_words"]
-
-
-def scale_words(scale: float) -> str:
-    """Return a power of two with its value, where that says more.
-
-    >>> from fpemu.analysis.advice.sentences import scale_words
-    >>> scale_words(8192.0), scale_words(1.0)
-    ('2^13 (8192)', '1')
-    """
-    return power(scale) if scale == 1.0 else f"{power(scale)} ({number(scale)})"
+__all__ = ["headline", "lines"]
 
 
 def headline(
@@ -78,7 +77,7 @@ def lines(
     limit = share(100 * tolerance)
     found = [
         *_verdict(status, wanted, limit),
-        *_loss_scale(loss_scale, scale, limit),
+        *_loss_scale(loss_scale, scale, limit, bool(keep)),
         *_keep(keep),
         *_scales(layers, limit),
         *_search(choices, goal),
@@ -148,13 +147,14 @@ def _verdict(status: str, wanted: Cast, limit: str) -> Iterator[Line]:
         )
 
 
-def _loss_scale(safe: SafeScales | None, scale: float, limit: str) -> Iterator[Line]:
+def _loss_scale(safe: SafeScales | None, scale: float, limit: str, kept: bool) -> Iterator[Line]:
     if safe is None or scale == 1.0:
         return
+    whose = " without the layers kept" if kept else ""
     yield Line(
         "loss_scale",
         f"Multiply the loss by {scale_words(scale)}, and divide the gradients by it in float32 "
-        f"before the update. Safe loss scales: {interval(safe)}.",
+        f"before the update. Safe loss scales{whose}: {interval(safe)}.",
         f"without it gradients lose more than {limit} of their non-zero values, and at the middle "
         "of the safe scales they are as far from underflow as from overflow",
         1,
@@ -192,8 +192,9 @@ def _scales(layers: Sequence[LayerAdvice], limit: str) -> Iterator[Line]:
 
 
 def _own(row: LayerAdvice) -> dict[str, float]:
+    form = "" if row.gradient_to == row.to else f", in {plain(row.gradient_to)},"
     scales = {"what it reads": row.activation_scale, "its weights": row.weight_scale,
-              "the gradients of its results": row.gradient_scale}  # fmt: skip
+              f"the gradients of its results{form}": row.gradient_scale}  # fmt: skip
     return {what: scale for what, scale in scales.items() if scale != 1.0}
 
 
@@ -210,8 +211,9 @@ def _updates(updates: Sequence[UpdateAdvice]) -> Iterator[Line]:
             f"Do not hold the weights in {form} alone: use {worst.advice}.",
             f"{_many(len(bad), 'weight')} of {len(rows)} would lose more than "
             f"{share(LIMIT_PERCENT)} of their updates to rounding to nearest ({how}); worst, "
-            f"{shorten(plain(worst.name))}: {share(worst.lost_percent)}, and "
-            f"{share(worst.lost_stochastic_percent)} with stochastic rounding, whose mean is right",
+            f"{shorten(plain(worst.name))}: {share(worst.lost_percent)}. Stochastic "
+            f"rounding would leave {share(worst.lost_stochastic_percent)} undone, but take larger "
+            "steps with the others, so that the mean is right",
             4,
         )
 
@@ -220,9 +222,11 @@ def _memory(memory: Sequence[MemoryRow]) -> Iterator[Line]:
     if not memory or memory[-1].bytes >= memory[-1].float32_bytes:
         return
     whole = memory[-1]
+    master = sum(row.bytes for row in memory if row.kind == "master_weight")
+    among = f", {count(master)} of them for float32 master weights" if master else ""
     yield Line(
         "memory",
-        f"What was recorded then takes {count(whole.bytes)} bytes.",
+        f"What was recorded then takes {count(whole.bytes)} bytes{among}.",
         f"in float32 it takes {count(whole.float32_bytes)}: "
         f"{whole.float32_bytes / max(whole.bytes, 1):.3g} times as much",
         5,

@@ -12,14 +12,15 @@ from fpemu.analysis.report.numbers import (
     NOTHING,
     bits,
     count,
-    kind_words,
     number,
     plain,
     power,
+    reach,
     share,
     shorten,
 )
 from fpemu.analysis.report.terminal import Column, left_out, note, print_rows, tensor
+from fpemu.analysis.what_if import percent
 
 __all__ = ["BADGES", "render"]
 
@@ -90,7 +91,7 @@ def _tensors(advice: Advice, console: Console, limit: int) -> None:
         Column("tensor", lambda r: tensor(r.name, r.kind)),
         Column("format", lambda r: Text(plain(r.to))),
         Column("scale>", lambda r: power(r.scale)),
-        Column("safe scales", lambda r: _interval(r), 90),
+        Column("safe scales", lambda r: reach(r.low, r.high), 90),
         Column("margin>", lambda r: bits(r.margin_bits), 110),
         Column("underflow>", lambda r: share(r.underflow_percent)),
         Column("saturated>", lambda r: share(r.saturated_percent), 90),
@@ -107,10 +108,6 @@ def _rank(row: TensorAdvice) -> tuple[float, float]:
         -(row.underflow_percent + row.saturated_percent),
         1000.0 if row.sqnr_db is None else row.sqnr_db,
     )
-
-
-def _interval(row: TensorAdvice) -> str:
-    return "none" if row.low is None else f"{power(row.low)} to {power(row.high)}"
 
 
 def _decibels(row: TensorAdvice) -> str:
@@ -135,7 +132,7 @@ def _updates(advice: Advice, console: Console, limit: int) -> None:
 
 def _memory(advice: Advice, console: Console, limit: int) -> None:
     columns = [
-        Column("kind", lambda r: Text(kind_words(r.kind))),
+        Column("kind", lambda r: Text(r.label)),
         Column("format", lambda r: Text(plain(r.format))),
         Column("bytes>", lambda r: count(r.bytes)),
         Column("in float32>", lambda r: count(r.float32_bytes)),
@@ -146,7 +143,7 @@ def _memory(advice: Advice, console: Console, limit: int) -> None:
 
 
 def _share(row: MemoryRow) -> str:
-    return share(100.0 * row.bytes / row.float32_bytes) if row.float32_bytes else NOTHING
+    return share(percent(row.bytes, row.float32_bytes)) if row.float32_bytes else NOTHING
 
 
 def _pareto(advice: Advice, console: Console, limit: int) -> None:
@@ -159,7 +156,9 @@ def _pareto(advice: Advice, console: Console, limit: int) -> None:
         Column("layers in each format", lambda c: Text(_shape(c))),
     ]
     print_rows(console, advice.pareto, columns, max(limit, len(advice.pareto)))
-    note(console, "Assignments of formats to layers that no other beats in both; → is advised.")
+    master = any(row.kind == "master_weight" for row in advice.memory)
+    note(console, "Assignments of formats to layers that no other beats in both; → is advised."
+                  + " Without float32 master weights." * master)  # fmt: skip
 
 
 def _shape(choice: Choice) -> str:

@@ -11,12 +11,12 @@ from typing import Any
 from fpemu.analysis.checkpoints import opened
 from fpemu.analysis.checkpoints.safetensors import HEADER_LIMIT, unique
 
-__all__ = ["SORTS", "Checkpoint", "find"]
+__all__ = ["INDEX", "SORTS", "Checkpoint", "find"]
 
 #: Suffixes of the files of a folder that are scanned: of the first line of which there are any.
 SORTS = ((".safetensors",), (".npz", ".npy"), (".pt", ".pth", ".bin", ".ckpt"))
 
-_INDEX = ".index.json"
+INDEX = ".index.json"  #: how the file that lists shards is called at its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ def find(path: str | os.PathLike[str]) -> Checkpoint:
         entries = sorted(os.listdir(name)) if folder else []
     if folder:
         return _folder(name, entries)
-    return _indexed(name, name) if name.endswith(_INDEX) else Checkpoint(name, (name,))
+    return _indexed(name, name) if name.endswith(INDEX) else Checkpoint(name, (name,))
 
 
 def _folder(path: str, entries: list[str]) -> Checkpoint:
-    indexes = [entry for entry in entries if entry.endswith(_INDEX)]
+    indexes = [entry for entry in entries if entry.endswith(INDEX)]
     preferred = [entry for entry in indexes if "safetensors" in entry] or indexes
     if len(preferred) > 1:
         names = ", ".join(preferred[:4])

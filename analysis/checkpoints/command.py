@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
+import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fpemu.analysis.files import check_folder
-from fpemu.analysis.typed import HELP, read_casts, read_scales
+from fpemu.analysis.report.options import (
+    JSON,
+    ROWS,
+    SCALES,
+    TOLERANCE,
+    deliver,
+    names_of_casts,
+    show,
+    view_of,
+)
+from fpemu.analysis.typed import HELP
 from fpemu.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from fpemu.analysis.checkpoints.result import Scan
     from fpemu.analysis.checkpoints.run import Progress
 
@@ -31,28 +38,25 @@ _FORMS = (".html", ".json", ".txt", ".fpemu")
 @click.command(context_settings=HELP)
 @click.argument("checkpoints", nargs=-1, required=True, metavar="CHECKPOINT...",
                 type=click.Path(path_type=str))
-@click.option("--formats", multiple=True, metavar="CASTS",
+@click.option("--formats", multiple=True, callback=names_of_casts, metavar="CASTS",
               help="Formats tried: 'bf16,e4m3fn' (repeatable).")
-@click.option("--scales", default="-24:39", show_default=True, metavar="LOW:HIGH",
-              help="Scales tried, as exponents of two: a range or a list.")
+@SCALES
 @click.option("--name", "names", multiple=True, metavar="PATTERN",
               help="Only tensors of such a name, as in a shell: '*.weight' (repeatable).")
-@click.option("--tolerance", type=float, default=0.1, show_default=True, metavar="PERCENT",
-              help="Share of its non-zero values that a tensor may lose.")
+@TOLERANCE
 @click.option("--fail-on", multiple=True, metavar="CONDITION",
               help="Exit with 1 if a tensor is so in any of the formats, in percent of its values: "
               "'lost>0.1', 'lost_scaled>0.1', 'overflow>0', 'nan>0' (repeatable).")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads. [all processors]")
-@click.option("--rows", type=click.IntRange(min=1), default=20, show_default=True,
-              help="Tensors that are printed.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@ROWS
+@JSON
 @click.option("--out", type=click.Path(path_type=str, dir_okay=False), metavar="FILE",
               help="Write a file instead of printing: .html, .json or .txt, or a trace for the "
               "other commands, .fpemu.")  # fmt: skip
 def scan(
     checkpoints: tuple[str, ...],
     formats: tuple[str, ...],
-    scales: str,
+    scales: tuple[float, ...],
     names: tuple[str, ...],
     tolerance: float,
     fail_on: tuple[str, ...],
@@ -66,7 +70,11 @@ def scan(
     CHECKPOINT is a safetensors file, an index of shards, a folder, .npz, .npy or PyTorch's zip
     file. It is read in pieces; no pickle is run.
     """
-    form = _form(out, as_json)
+    if not 0.0 <= tolerance <= 100.0:
+        raise InputError(f"--tolerance {tolerance:g}: must be a percentage, from 0 to 100")
+    view = view_of(out, as_json, _FORMS)
+    if out is not None:
+        _check_other(out, checkpoints)
     from fpemu.analysis.checkpoints.fail_on import read_condition
     from fpemu.analysis.checkpoints.run import scan as count
     from fpemu.analysis.what_if import FORMATS
@@ -75,25 +83,22 @@ def scan(
     started = time.perf_counter()
     with _bar() as progress:
         found = count(
-            checkpoints, formats=read_casts(formats) or FORMATS, scales=read_scales(scales),
+            checkpoints, formats=formats or FORMATS, scales=scales,
             tolerance=tolerance / 100, names=names or None, threads=threads, progress=progress,
         )  # fmt: skip
     _tell(found, time.perf_counter() - started)
-    _put(found, form, out, rows)
+    _put(found, view, out, rows)
     sys.exit(_check(found, conditions))
 
 
-def _form(out: str | None, as_json: bool) -> str:
-    """Which form was asked for, by --json or the suffix of --out."""
-    if out is None:
-        return ".json" if as_json else ".txt"
-    suffix = Path(out).suffix.lower()
-    if suffix not in _FORMS:
-        raise InputError(f"--out {out!r}: the suffix says the form: use {', '.join(_FORMS)}")
-    if as_json and suffix != ".json":
-        raise InputError(f"--out {out!r} with --json: name the file .json, or leave --json out")
-    check_folder(out)
-    return suffix
+def _check_other(out: str, checkpoints: Iterable[str]) -> None:
+    """Refuse to write over what is scanned."""
+    from fpemu.analysis.checkpoints.checkpoint import INDEX, find
+
+    read = [file for path in checkpoints for file in (path, *find(path).files)]
+    same = (os.path.samefile(out, file) for file in read if os.path.exists(file))
+    if out.endswith(INDEX) or (os.path.exists(out) and any(same)):
+        raise InputError(f"--out {out!r}: is a file of the checkpoint; name another file")
 
 
 @contextlib.contextmanager
@@ -141,45 +146,21 @@ def _tell(found: Scan, seconds: float) -> None:
     )  # fmt: skip
 
 
-def _put(found: Scan, form: str, out: str | None, rows: int) -> None:
+def _put(found: Scan, view: str, out: str | None, rows: int) -> None:
     """Print a scan, or write it to a file and say where."""
-    from fpemu.analysis.files import write_text
-
-    if form == ".fpemu" and out:
+    if view == "fpemu" and out:
         found.save(out)
-    elif out is None and form == ".txt":
-        from rich.console import Console
-
-        _print(found, Console(), rows)
-    else:
-        body = _body(found, form, rows)
-        if out is None:
-            click.echo(body, nl=False)
-        else:
-            write_text(out, body)
-    if out is not None:
         click.echo(f"wrote {out}", err=True)
-
-
-def _body(found: Scan, form: str, rows: int) -> str:
-    """A scan as the text of a file."""
-    if form == ".json":
-        return json.dumps(found.to_json(), indent=1, allow_nan=False) + "\n"
-    if form == ".html":
+    elif view == "json":
+        deliver(json.dumps(found.to_json(), indent=1, allow_nan=False) + "\n", out)
+    elif view == "html":
         from fpemu.analysis.checkpoints import html
 
-        return html.render(found)
-    from rich.console import Console
+        deliver(html.render(found), out)
+    else:
+        from fpemu.analysis.checkpoints import text
 
-    page = io.StringIO()
-    _print(found, Console(file=page, width=120, no_color=True, highlight=False), rows)
-    return page.getvalue()
-
-
-def _print(found: Scan, console: Console, rows: int) -> None:
-    from fpemu.analysis.checkpoints import text
-
-    text.render(found, console, limit=rows)
+        show(lambda console: text.render(found, console, limit=rows), out)
 
 
 def _check(found: Scan, conditions: Sequence[object]) -> int:

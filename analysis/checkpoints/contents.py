@@ -45,9 +45,9 @@ def tensors_of(path: str) -> Iterator[list[Stored]]:
                 if archives.is_torch(archive):
                     from fpemu.analysis.checkpoints import torch
 
-                    yield torch.read(archive, path)
+                    yield torch.read(file, archive, path)
                 else:
-                    yield npz.read(file, archive, path)
+                    yield npz.read(archive, path)
         elif head.startswith(npy.MAGIC):
             yield npy.read(file, path, size)
         elif head[8:9] == b"{":

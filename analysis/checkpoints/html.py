@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,7 +61,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        bar=_bar,
+        bar=numbers.bar_length,
         count=numbers.count,
         file=lambda path: Path(path).name,
         interval=numbers.interval,
@@ -77,11 +76,6 @@ def _template() -> jinja2.Template:
         tone=_tone,
     )
     return environment.get_template("scan.html.j2")
-
-
-def _bar(value: float) -> int:
-    """The length of a bar in percent: logarithmic, from 0.001 % to 100 %."""
-    return round(min(max((math.log10(value) + 3) * 20, 2), 100)) if value > 0 else 0
 
 
 def _tone(loss: Loss) -> str:

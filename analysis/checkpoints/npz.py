@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes; lzma
 _ENCRYPTED = 1
 
 
-def read(file: io.FileIO, archive: zipfile.ZipFile, path: str) -> list[Stored]:
+def read(archive: zipfile.ZipFile, path: str) -> list[Stored]:
     """Return the arrays of an open archive, named as `np.load` names them.
 
     Errors: InputError if one of them holds Python objects, is encrypted or not of its size.

@@ -11,15 +11,17 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fpemu.analysis.shown import shorten
 from fpemu.errors import InputError
 
-__all__ = ["damaged", "file_errors", "open_file", "pieces", "read_at", "refuse"]
+__all__ = ["check_size", "damaged", "file_errors", "open_file", "pieces", "read_at", "refuse"]
 
 Array = np.ndarray[Any, Any]
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(
     os, "O_NOCTTY", 0
 )  # fmt: skip
+_PATH = 200  # letters of a path in a message
 _SORTS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -31,7 +33,7 @@ _SORTS = (
 
 def refuse(path: str, rule: str, way_out: str) -> NoReturn:
     """Refuse a checkpoint in one line."""
-    raise InputError(f"checkpoint {path!r}: {rule}; {way_out}") from None
+    raise InputError(f"checkpoint {shorten(repr(path), _PATH)}: {rule}; {way_out}") from None
 
 
 def damaged(path: str, what: str) -> NoReturn:
@@ -71,6 +73,18 @@ def _check(path: str, mode: int) -> None:
     if not stat.S_ISREG(mode):
         sort = next((name for test, name in _SORTS if test(mode)), "no regular file")
         refuse(path, f"is {sort}", "give a file")
+
+
+def check_size(file: io.FileIO, path: str, size: int) -> None:
+    """Refuse a file that is no longer of its size, such as one that is being written again.
+
+    Who looks at a mapped page beyond a file's end is killed by the system.
+    """
+    with file_errors(path):
+        now = os.fstat(file.fileno()).st_size
+    if now != size:
+        refuse(path, f"changed from {size:,} bytes to {now:,} while it was read",
+               "scan it when it is complete")  # fmt: skip
 
 
 def read_at(file: io.FileIO, path: str, start: int, size: int) -> bytes:

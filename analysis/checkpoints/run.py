@@ -100,9 +100,11 @@ def scan(
 
 def _patterns(names: str | Iterable[str] | None) -> tuple[str, ...]:
     patterns = ("*",) if names is None else tuple(several("names", names, str))
+    if not patterns:
+        raise InputError("names: at least one pattern is needed, or None for all tensors")
     for pattern in patterns:
         if not isinstance(pattern, str):
-            raise InputError(f"names {pattern!r}: give patterns, such as '*.weight'")
+            raise InputError(f"names {pattern!r:.60}: give patterns, such as '*.weight'")
     return patterns
 
 
@@ -198,8 +200,10 @@ class _Work:
         """Refuse a pattern that no name fits: it is a slip."""
         for pattern, used in self._patterns.items():
             if not used and pattern != "*":
-                there = ", ".join(list(self._steps)[:8]) or "nothing"
-                raise InputError(f"name {pattern!r}: no tensor is called so; there are {there}")
+                there = ", ".join(shorten(name) for name in [*self._steps][:8]) or "nothing"
+                raise InputError(
+                    f"name {shorten(repr(pattern))}: no tensor is called so; there are {there}"
+                )
 
 
 def _clean(name: str) -> str:

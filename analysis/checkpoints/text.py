@@ -116,7 +116,7 @@ def _style(row: FormatRow) -> str:
 #: Title, value, and the console width from which the column is shown.
 _COLUMNS: tuple[tuple[str, Callable[[TensorRow], str], int], ...] = (
     ("stored as", lambda r: plain(r.dtype).removeprefix("torch."), 110),
-    ("shape", lambda r: "x".join(map(str, r.shape)), 130),
+    ("shape", lambda r: shorten("x".join(map(str, r.shape)), 24), 130),
     ("values", lambda r: count(r.values), 130),
     ("zero", lambda r: count(r.zero), 150),
     ("amax", lambda r: number(r.amax), 90),

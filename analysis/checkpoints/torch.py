@@ -7,12 +7,14 @@ mapped; pages that have been counted are given back, so that they do not count a
 from __future__ import annotations
 
 import ctypes
+import io
+import itertools
 import mmap
 import os
 import sys
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -46,20 +48,29 @@ DTYPES = {
 _Spans: TypeAlias = tuple[tuple[int, int], ...]
 
 _DEPTH = 32  # containers inside each other
+_OBJECTS = 4_000_000  # in all: lists that hold one list twice, and that another, double each time
 
 
-def read(archive: zipfile.ZipFile, path: str) -> list[Stored]:
+def read(file: io.FileIO, archive: zipfile.ZipFile, path: str) -> list[Stored]:
     """Return the tensors of a file of torch.save's, named by the keys that lead to them.
 
     Errors: InputError for a file whose objects are more than tensors, numbers, text and their
     containers; MissingExtraError without PyTorch.
     """
-    _check_byte_order(archive, path)
-    found = list(_tensors(_load(path), (), ()))
+    _check_members(archive, path)
+    size = os.fstat(file.fileno()).st_size
+    seen = list(itertools.islice(_objects(_load(path)), _OBJECTS + 1))
+    if len(seen) > _OBJECTS:
+        opened.damaged(path, f"more than {_OBJECTS:,} objects in it")
+    found = [one for one in seen if one is not None]
     if len({name for name, _ in found}) < len(found):
         opened.damaged(path, "two tensors are called the same")
     mapped = _mapped(path)
-    return [_stored(name or PurePath(path).stem, tensor, mapped) for name, tensor in found]
+
+    def check() -> None:
+        opened.check_size(file, path, size)
+
+    return [_stored(name or PurePath(path).stem, tensor, mapped, check) for name, tensor in found]
 
 
 def _load(path: str) -> Any:
@@ -81,8 +92,14 @@ def _load(path: str) -> Any:
         opened.damaged(path, f"PyTorch cannot read it ({' '.join(str(error).split())[:120]})")
 
 
-def _check_byte_order(archive: zipfile.ZipFile, path: str) -> None:
-    """Refuse what torch.load would turn around in memory, all of it at once."""
+def _check_members(archive: zipfile.ZipFile, path: str) -> None:
+    """Refuse packed members, whose bytes a mapped file gives as they lie.
+
+    And another byte order, which torch.load would turn around in memory, all of it at once.
+    """
+    if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+        opened.refuse(path, "its members are compressed, as PyTorch never writes them",
+                      "load it with PyTorch and save it again, or as safetensors")  # fmt: skip
     for name in archive.namelist():
         if name.endswith("/byteorder"):
             with open_member(archive, name, path) as member:
@@ -92,12 +109,16 @@ def _check_byte_order(archive: zipfile.ZipFile, path: str) -> None:
                               "save it again as safetensors")  # fmt: skip
 
 
-def _tensors(value: Any, keys: tuple[str, ...], inside: tuple[int, ...]) -> Iterator[Any]:
+def _objects(
+    value: Any, keys: tuple[str, ...] = (), inside: tuple[int, ...] = ()
+) -> Iterator[tuple[str, Any] | None]:
+    """Yield each tensor with its name, and None for each other object, so that all are counted."""
     import torch
 
     if isinstance(value, torch.Tensor):
         yield ".".join(keys), value.detach()
         return
+    yield None
     if id(value) in inside or len(inside) == _DEPTH:  # a container may hold itself
         return
     items: Any = ()
@@ -106,12 +127,12 @@ def _tensors(value: Any, keys: tuple[str, ...], inside: tuple[int, ...]) -> Iter
     elif isinstance(value, list | tuple | set):
         items = enumerate(value)
     for key, item in items:
-        yield from _tensors(item, (*keys, str(key)), (*inside, id(value)))
+        yield from _objects(item, (*keys, str(key)), (*inside, id(value)))
 
 
-def _stored(name: str, tensor: Any, mapped: _Spans) -> Stored:
+def _stored(name: str, tensor: Any, mapped: _Spans, check: Callable[[], None]) -> Stored:
     dtype, encoding = str(tensor.dtype), DTYPES.get(str(tensor.dtype))
-    shape = tuple(int(n) for n in tensor.shape)
+    shape = () if tensor.is_nested else tuple(int(n) for n in tensor.shape)
     if encoding and encoding.bits == 4 and shape:
         shape = (*shape[:-1], 2 * shape[-1])
     octets, reason = tensor.numel() * tensor.element_size(), _reason(tensor, encoding)
@@ -122,6 +143,7 @@ def _stored(name: str, tensor: Any, mapped: _Spans) -> Stored:
         assert encoding is not None
         most = max(1, room.values * encoding.bits // (8 * tensor.element_size()))
         for part in _parts(tensor, most):
+            check()
             seen = part.contiguous().view(-1).view(_octet()).numpy()
             if encoding.bits == 64:  # those are changed where they lie
                 room.octets[: seen.size] = seen
@@ -138,8 +160,8 @@ def _reason(tensor: Any, encoding: Encoding | None) -> str:
         if tensor.is_complex():
             return reasons.COMPLEX
         return reasons.TRUTH if str(tensor.dtype) == "torch.bool" else reasons.INTEGERS
-    if tensor.device.type != "cpu" or str(tensor.layout) != "torch.strided":
-        return "no values in the file, or sparse ones: save it dense"
+    if tensor.device.type != "cpu" or str(tensor.layout) != "torch.strided" or tensor.is_nested:
+        return "no values in the file, or sparse or nested ones: save it dense"
     if tensor.numel() * tensor.element_size() > 2 * tensor.untyped_storage().nbytes():
         return "a view that repeats its values: save tensor.contiguous()"
     return ""

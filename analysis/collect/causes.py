@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fpemu.analysis.first_cause import EVENT, FirstCause, FirstCauseError, Glimpse
-from fpemu.analysis.report.rows import JUDGED
+from fpemu.analysis.records import JUDGED
 
 if TYPE_CHECKING:
     from fpemu.analysis.collect.places import Place

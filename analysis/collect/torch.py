@@ -20,6 +20,7 @@ from fpemu.analysis.collect.settings import Settings, read_settings
 from fpemu.analysis.collect.stepping import Stepping
 from fpemu.analysis.first_cause import FirstCause
 from fpemu.analysis.metadata import READ_BY_PRODUCTS
+from fpemu.analysis.skipped import SKIP
 from fpemu.analysis.store import PathLike
 from fpemu.analysis.trace import Trace
 from fpemu.cast import Cast
@@ -172,7 +173,7 @@ class Watch:
             return
         scale = scalers.scale_of(self._scaler)
         message = "gradients not finite: the scaler skipped the step"
-        self.trace.event(self._step, "", "skip", message, loss_scale=scale)
+        self.trace.event(self._step, "", SKIP, message, loss_scale=scale)
         if self._stepping.ends(optimizer):
             self.next_step()
 

@@ -69,7 +69,7 @@ def show(experiment: Experiment, report: Report, files: Sequence[Path], console:
         "Open ", (str(files[0]), "bold"), f" in a browser. Also in {folder}: {names}"
     ))  # fmt: skip
     trace = next(file for file in files if file.suffix == ".fpemu")
-    console.print(Text(f"Next: fpemu whatif {trace} --to e5m2; runs of your own: docs/report.md"))
+    console.print(Text(f"Next: fpemu advise {trace}; runs of your own: docs/report.md"))
     console.print(Text(f"Data: {ATTRIBUTION}", "dim"))
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fpemu.analysis.skipped import SKIP
+
 if TYPE_CHECKING:
     from fpemu.analysis.demo.training import Recipe, Step
     from fpemu.analysis.trace import Trace
@@ -64,7 +66,7 @@ class Reporter:
         self._trace.scalar(step.number, f"loss, {self._run}", step.loss)
         if step.skipped:
             message = f"{self._run}: gradients not finite, step skipped, loss scale halved"
-            self._trace.event(step.number, "", "skip", message, loss_scale=step.loss_scale / 2)
+            self._trace.event(step.number, "", SKIP, message, loss_scale=step.loss_scale / 2)
         broken = None if self._broken else next(_not_finite(step), None)
         if broken:
             self._broken = True

@@ -14,7 +14,6 @@ from fpemu.analysis.report.options import (
     ROWS,
     TOLERANCE,
     deliver,
-    one_line,
     out_option,
     show,
     view_of,
@@ -44,7 +43,6 @@ __all__ = ["diff"]
 @ROWS
 @JSON
 @out_option(".json", ".txt")
-@one_line
 def diff(
     before: str,
     after: str,

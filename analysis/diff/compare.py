@@ -20,9 +20,8 @@ from fpemu.analysis.report.question import ask
 from fpemu.analysis.report.sections.runs import scalar_rows
 from fpemu.analysis.report.status import Status
 from fpemu.analysis.scales import TOLERANCE
-from fpemu.analysis.trace import Trace
+from fpemu.analysis.trace import Trace, check_trace
 from fpemu.cast import Cast
-from fpemu.errors import InputError
 from fpemu.format import Format
 
 if TYPE_CHECKING:
@@ -65,9 +64,9 @@ def diff(
     """
     found = [
         find(
-            _trace(trace), ask(trace, to=to, formats=(), tolerance=tolerance, kinds=kinds), progress
+            trace, ask(trace, to=to, formats=(), tolerance=tolerance, kinds=kinds), progress
         )
-        for trace in (before, after)
+        for trace in map(check_trace, (before, after))
     ]
     return compare(before, found[0], after, found[1], thresholds or Thresholds())
 
@@ -146,9 +145,3 @@ def _side(trace: Trace, found: Findings, name: str) -> Side:
         len(found.tensors),
         len(found.gathered.underflow.steps),
     )
-
-
-def _trace(trace: object) -> Trace:
-    if not isinstance(trace, Trace):
-        raise InputError(f"{type(trace).__name__} is no Trace; Trace.load(path) reads a file")
-    return trace

@@ -45,9 +45,9 @@ def render(diff: Diff, console: Console, *, limit: int = 20) -> None:
     _, _, headline = diff.headline.partition(": ")
     console.print(Text.assemble(badge, " ", (headline, "bold")))
     for word, side in (("before", diff.before), ("after", diff.after)):
-        name = shorten(plain(side.name), 60)
+        name = "" if side.name == word else f"{shorten(plain(side.name), 60)}, "
         size = f"{count(side.tensors)} tensors, {count(side.steps)} steps"
-        console.print(item(f"{word}: {name}, {side.to}, {size}. {side.verdict.headline}"))
+        console.print(item(f"{word}: {name}{side.to}, {size}. {side.verdict.headline}"))
     changed = [row for row in diff.rows if row.change != "same"]
     if changed:
         print_rows(console, changed, _COLUMNS, limit)

@@ -7,10 +7,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.carried import carried
-from fpemu.analysis.records import GRADIENTS
-from fpemu.analysis.report.gather import skipped_steps
 from fpemu.analysis.report.question import ask
 from fpemu.analysis.report.sections.tensors import TensorRow
+from fpemu.analysis.skipped import is_caught, skipped_steps
 from fpemu.analysis.totals import times
 from fpemu.analysis.what_if import percent
 
@@ -59,7 +58,7 @@ def step_rows(
         row = _row(record, cast, scales.factor(record))
         yield row | {
             "loss_scale": scales.of(record),
-            "skipped": record.step in skips and record.kind in GRADIENTS,
+            "skipped": is_caught(record, skips),
         }
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from fpemu.analysis.lossscale.room import room
-from fpemu.analysis.lossscale.state import Scaler, setting, state
+from fpemu.analysis.lossscale.state import Scaler, scale_text, setting, state
 from fpemu.cast import make_cast
+from fpemu.errors import InputError
 
 if TYPE_CHECKING:
     from fpemu.tallies import Tally
@@ -46,6 +47,14 @@ class Histogram(Scaler):
     min_scale: float = setting(2.0**-24, "power of two")
     max_scale: float = setting(2.0**40, "power of two")
     rooms: tuple[int, ...] = state(())  #: of the last steps, the largest k at which 2^k fits
+
+    def __post_init__(self) -> None:
+        if self.min_scale > self.max_scale:
+            raise InputError(
+                f"histogram: min_scale={scale_text(self.min_scale)} is above "
+                f"max_scale={scale_text(self.max_scale)}: give a range that holds a scale"
+            )
+        super().__post_init__()
 
     def first_scale(self) -> float:
         return self._within(self.init_scale)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fpemu.analysis.lossscale.course import Course
-from fpemu.analysis.lossscale.seen import Gathered, layer_of, seen_of, times
+from fpemu.analysis.lossscale.seen import Gathered, seen_of, times
+from fpemu.analysis.tensor_names import layer_of
 from fpemu.cast import Cast
 from fpemu.tallies import Outcome
 
@@ -55,7 +56,7 @@ def count_losses(
     wanted = _by_source(courses)
     for kind in gathered.kinds:
         for record in trace.records(kind=kind):
-            layer = layer_of(record) if gathered.by_layer else ""
+            layer = layer_of(record.name, record.kind) if gathered.by_layer else ""
             places = wanted.get((layer, record.step))
             if places:
                 _count(record, places, courses, counted, gathered.carried.of(record), cast)

@@ -9,7 +9,7 @@ from typing import Any
 
 from fpemu.analysis.lossscale import deepspeed, fixed, frameworks
 from fpemu.analysis.lossscale.histogram import Histogram
-from fpemu.analysis.lossscale.state import Scaler, float32, setting_fields
+from fpemu.analysis.lossscale.state import Scaler, float32, given_text, setting_fields
 from fpemu.cast import make_cast
 from fpemu.errors import FpemuError, InputError, did_you_mean
 from fpemu.tallies import Tally
@@ -100,7 +100,9 @@ def _checked(kind: type[Scaler], settings: dict[str, Any]) -> dict[str, Any]:
         except FpemuError as error:
             raise InputError(f"{kind.NAME}: {given}: {error}") from None
         except (TypeError, ValueError, OverflowError):
-            raise InputError(f"{kind.NAME}: {given}={value!r:.60}: must be {what}") from None
+            raise InputError(
+                f"{kind.NAME}: {given}={given_text(value)}: must be {what}"
+            ) from None
     return found
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fpemu.analysis.asked import several
+from fpemu.analysis.asked import own_cast, several
 from fpemu.analysis.carried import METADATA
 from fpemu.analysis.lossscale.course import (
     UNKNOWN,
@@ -22,8 +23,9 @@ from fpemu.analysis.lossscale.named import scaler as named
 from fpemu.analysis.lossscale.notes import is_open, note
 from fpemu.analysis.lossscale.replayed import Replay, ReplayedStep, Totals
 from fpemu.analysis.lossscale.room import overflows_both_ways
-from fpemu.analysis.lossscale.seen import Gathered, gather, layer_of
-from fpemu.analysis.lossscale.state import Scaler
+from fpemu.analysis.lossscale.seen import Gathered, gather
+from fpemu.analysis.lossscale.state import Scaler, given_text
+from fpemu.analysis.tensor_names import layer_of
 from fpemu.analysis.what_if import percent
 from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError, did_you_mean
@@ -126,11 +128,10 @@ def replays(
     ]
     _check("unknown", unknown, UNKNOWN)
     _check("gaps", gaps, GAPS)
-    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
-        raise InputError(f"accumulate={accumulate!r:.40}: must be a whole number from 1 on")
-    cast = make_cast(to if to is not None else trace.metadata.get("to") or "float16")
+    window = _window(accumulate)
+    cast = own_cast(trace) if to is None else make_cast(to)
     gathered = gather(trace, cast, kinds, per_layer)
-    asked = _Asked(trace, cast, gathered, _steps(gathered.steps, gaps), accumulate, unknown)
+    asked = _Asked(trace, cast, gathered, _steps(gathered.steps, gaps), window, unknown)
     return asked.replays(starts, per_layer)
 
 
@@ -192,7 +193,7 @@ class _Asked:
             record.tally
             for kind in self.gathered.kinds
             for record in self.trace.records(kind=kind, step=step)
-            if layer in ("", layer_of(record))
+            if layer in ("", layer_of(record.name, record.kind))
         )
         return state.observe(tallies, self.gathered.carried.at(step))
 
@@ -240,7 +241,17 @@ def _steps(recorded: Sequence[int], gaps: str) -> Sequence[int]:
     return range(first, last + 1)
 
 
+def _window(accumulate: Any) -> int:
+    try:
+        count = 0 if isinstance(accumulate, bool) else operator.index(accumulate)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise InputError(f"accumulate={given_text(accumulate)}: must be a whole number from 1 on")
+    return count
+
+
 def _check(what: str, value: object, known: Sequence[str]) -> None:
-    if value not in known:
-        hint = did_you_mean(str(value), known)
-        raise InputError(f"{what}={value!r:.60}: {hint}must be one of {', '.join(known)}")
+    if not isinstance(value, str) or value not in known:
+        hint = did_you_mean(value, known) if isinstance(value, str) else ""
+        raise InputError(f"{what}={given_text(value)}: {hint}must be one of {', '.join(known)}")

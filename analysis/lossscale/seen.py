@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from fpemu.analysis.asked import several
 from fpemu.analysis.carried import Carried, carried
 from fpemu.analysis.lossscale.room import room
 from fpemu.analysis.records import GRADIENTS, check_kind
+from fpemu.analysis.tensor_names import layer_of
 from fpemu.cast import Cast
 from fpemu.errors import InputError
 from fpemu.rounding import round_exact
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from fpemu.analysis.records import Record
     from fpemu.analysis.trace import Trace
 
-__all__ = ["Gathered", "Seen", "gather", "gradient_kinds", "layer_of", "seen_of", "times"]
+__all__ = ["Gathered", "Seen", "gather", "gradient_kinds", "seen_of", "times"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ def gather(
         for record in trace.records(kind=kind):
             seen = seen_of(record, cast, scales.of(record))
             steps.add(record.step)
-            by_step = layers.setdefault(layer_of(record) if per_layer else "", {})
+            layer = layer_of(record.name, record.kind) if per_layer else ""
+            by_step = layers.setdefault(layer, {})
             before = by_step.get(record.step)
             by_step[record.step] = seen if before is None else before + seen
     return Gathered(chosen, tuple(sorted(steps)), per_layer, layers, scales)
@@ -114,7 +117,7 @@ def gather(
 def gradient_kinds(trace: Trace, kinds: str | Iterable[str] | None) -> tuple[str, ...]:
     """Return the kinds that decide: those asked for, else weight gradients, else the others'."""
     there = [kind for kind in GRADIENTS if kind in trace.kinds()]
-    asked = (kinds,) if isinstance(kinds, str) else tuple(kinds or there[:1])
+    asked = several("kinds", kinds or there[:1], str)
     for kind in asked:
         if check_kind(kind) not in there:
             raise InputError(
@@ -127,12 +130,6 @@ def gradient_kinds(trace: Trace, kinds: str | Iterable[str] | None) -> tuple[str
             "'weight_gradient' or 'activation_gradient'"
         )
     return tuple(kind for kind in GRADIENTS if kind in asked)
-
-
-def layer_of(record: Record) -> str:
-    """Return the layer that a gradient belongs to: 'fc1' of the weight gradient 'fc1.weight'."""
-    layer = record.name.rpartition(".")[0] if record.kind == "weight_gradient" else ""
-    return layer or record.name
 
 
 def seen_of(record: Record, cast: Cast, recorded: float) -> Seen:

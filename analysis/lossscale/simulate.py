@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fpemu.analysis.asked import several
 from fpemu.analysis.lossscale.named import scaler as named
 from fpemu.analysis.lossscale.state import Scaler
 
@@ -23,7 +24,7 @@ def simulate(scaler: str | Scaler, overflows: Iterable[bool]) -> list[float]:
     """
     state = scaler if isinstance(scaler, Scaler) else named(scaler)
     scales = []
-    for overflow in overflows:
+    for overflow in several("overflows", overflows):
         scales.append(state.scale)
         state = state.adjust(overflow)
     return scales

@@ -16,7 +16,16 @@ from fpemu.errors import InputError
 if TYPE_CHECKING:
     from fpemu.tallies import Tally
 
-__all__ = ["Scaler", "as_flag", "float32", "scale_text", "setting", "setting_fields", "state"]
+__all__ = [
+    "Scaler",
+    "as_flag",
+    "float32",
+    "given_text",
+    "scale_text",
+    "setting",
+    "setting_fields",
+    "state",
+]
 
 
 def setting(default: Any, rule: str) -> Any:
@@ -141,8 +150,19 @@ def as_flag(overflow: object) -> bool:
     except TypeError:
         number = int(overflow) if isinstance(overflow, np.bool) else -1
     if number not in (0, 1):
-        raise InputError(f"overflow {overflow!r}: must be True or False for each step")
+        raise InputError(f"overflow {given_text(overflow)}: must be True or False for each step")
     return number == 1
+
+
+def given_text(value: object) -> str:
+    """Return what somebody gave as a message quotes it: on one line, and its beginning alone.
+
+    >>> import numpy as np
+    >>> from fpemu.analysis.lossscale.state import given_text
+    >>> given_text(np.eye(2)), len(given_text("x" * 1000))
+    ('array([[1., 0.], [0., 1.]])', 60)
+    """
+    return " ".join(repr(value).split())[:60]
 
 
 def float32(x: float) -> float:

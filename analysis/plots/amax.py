@@ -9,7 +9,7 @@ import numpy as np
 
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import AmaxByStep
-from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.figures import axes_for
 from fpemu.analysis.plots.names import power, shorten_all
 from fpemu.analysis.plots.rows import UNSCALED
 from fpemu.analysis.plots.style import (
@@ -72,7 +72,7 @@ def amax_by_step(
     """
     if not isinstance(source, AmaxByStep):
         source = compute.amax_by_step(source, to=to, scale=scale, **selection)
-    ax = new_axes(8.0, 3.6 + 0.3 * min(len(source.labels), len(MARKS))) if ax is None else ax
+    ax = axes_for(ax, 8.0, 3.6 + 0.3 * min(len(source.labels), len(MARKS)))
     at = f" at scale {power(exponent_of(source.scale))}" if source.scale != 1.0 else ""
     set_title(ax, title or f"Largest magnitude by step, and the limit of {source.to}{at}")
     if not (source.amax > 0).any():

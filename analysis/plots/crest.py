@@ -10,7 +10,7 @@ import numpy as np
 
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import QsnrByCrest
-from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.figures import axes_for
 from fpemu.analysis.plots.style import (
     GREY,
     TEXT,
@@ -61,7 +61,7 @@ def qsnr_by_crest(
     if not isinstance(x, QsnrByCrest):
         x = compute.qsnr_by_crest(x, to=to, block=block, rules=rules)
     marks = marks_of(len(x.labels), "rules")
-    ax = new_axes() if ax is None else ax
+    ax = axes_for(ax)
     set_title(ax, title or f"QSNR of blocks of {x.block} in {x.to.partition(':')[0]}")
     if not x.blocks.sum() or not x.labels:
         return nothing(ax, "no block with finite non-zero values")

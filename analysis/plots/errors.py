@@ -9,7 +9,7 @@ import numpy as np
 
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import ErrorDistribution
-from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.figures import axes_for
 from fpemu.analysis.plots.style import (
     TEXT,
     legend_below,
@@ -67,7 +67,7 @@ def error_distribution(
             raise InputError("error_distribution(x, a): give the cast whose errors are to be drawn")
         x = compute.error_distribution(x, a, b, measure=measure, format=format, seed=seed)
     marks = marks_of(len(x.labels), "casts")
-    ax = new_axes() if ax is None else ax
+    ax = axes_for(ax)
     words, axis = _WORDS[x.measure]
     set_title(ax, title or f"{words} of {' and '.join(x.labels)}")
     if not x.total:

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figure_of", "figure_pdf", "figure_png", "figure_svg", "new_axes", "save"]
+__all__ = [
+    "axes_for",
+    "figure_of",
+    "figure_pdf",
+    "figure_png",
+    "figure_svg",
+    "new_axes",
+    "save",
+]
 
 
 def new_axes(width: float = 8.0, height: float = 4.5) -> Axes:
@@ -32,6 +40,20 @@ def new_axes(width: float = 8.0, height: float = 4.5) -> Axes:
 
     figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
     return figure.add_subplot()
+
+
+def axes_for(ax: Any, width: float = 8.0, height: float = 4.5) -> Axes:
+    """Return the Axes given, its scales linear, or new ones of this size for None."""
+    if ax is None:
+        return new_axes(width, height)
+    from matplotlib.axes import Axes
+
+    if not isinstance(ax, Axes):
+        raise InputError(f"ax is {type(ax).__name__}: give a matplotlib Axes, or None for new ones")
+    for scale, reset in ((ax.get_xscale(), ax.set_xscale), (ax.get_yscale(), ax.set_yscale)):
+        if scale != "linear":
+            reset("linear")  # powers of two are drawn by their exponents
+    return ax
 
 
 def figure_of(plot: Axes | Figure) -> Figure:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import ExponentHeatmap, UnderflowHeatmap
-from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.figures import axes_for
 from fpemu.analysis.plots.names import power
 from fpemu.analysis.plots.rows import UNSCALED, draw_limits, label_rows, row_height
 from fpemu.analysis.plots.style import (
@@ -68,7 +68,7 @@ def exponent_heatmap(
     """
     if not isinstance(source, ExponentHeatmap):
         source = compute.exponent_heatmap(source, to=to, scale=scale, **selection)
-    ax = new_axes(8.0, row_height(len(source.labels))) if ax is None else ax
+    ax = axes_for(ax, 8.0, row_height(len(source.labels)))
     set_title(ax, title or _exponent_title(source))
     low, high = _binades(source)
     first = source.binades[0]
@@ -114,7 +114,7 @@ def underflow_heatmap(
     """
     if not isinstance(source, UnderflowHeatmap):
         source = compute.underflow_heatmap(source, to=to, scale=scale, **selection)
-    ax = new_axes(8.0, row_height(len(source.labels))) if ax is None else ax
+    ax = axes_for(ax, 8.0, row_height(len(source.labels)))
     set_title(ax, title or _underflow_title(source))
     if not (source.nonzero > 0).any():
         return nothing(ax, "no non-zero values recorded")

@@ -12,7 +12,7 @@ import numpy as np
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import Band, ExponentHistogram
 from fpemu.analysis.plots.compute.counts import FORMATS
-from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.figures import axes_for
 from fpemu.analysis.plots.names import arrow
 from fpemu.analysis.plots.rows import UNSCALED
 from fpemu.analysis.plots.style import (
@@ -72,7 +72,7 @@ def exponent_histogram(
             f"{len(source.labels)} tensors in one histogram: {len(MARKS)} can be told apart; "
             "give fewer, or use exponent_heatmap"
         )
-    ax = new_axes() if ax is None else ax
+    ax = axes_for(ax)
     set_title(ax, title)
     if not source.total.sum():
         return nothing(ax, "no values recorded")

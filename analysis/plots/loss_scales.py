@@ -9,7 +9,7 @@ import numpy as np
 
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import LossScaleTrajectory, Trajectory
-from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.figures import axes_for
 from fpemu.analysis.plots.names import plain
 from fpemu.analysis.plots.style import (
     MARKS,
@@ -62,7 +62,7 @@ def loss_scale_trajectory(
         source = compute.loss_scale_trajectory(source, replays=replays)
     every = [line for line in source.lines if line.steps]
     lines, more = every[: len(MARKS)], every[len(MARKS) :]
-    ax = new_axes(8.0, 4.0 + 0.2 * len(lines)) if ax is None else ax
+    ax = axes_for(ax, 8.0, 4.0 + 0.2 * len(lines))
     set_title(ax, title)
     if not lines:
         return nothing(ax, "no loss scale recorded")

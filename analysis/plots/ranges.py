@@ -9,7 +9,7 @@ import numpy as np
 
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import ScalePlot
-from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.figures import axes_for
 from fpemu.analysis.plots.names import power
 from fpemu.analysis.plots.rows import UNSCALED, label_rows, limits_of, row_height
 from fpemu.analysis.plots.style import (
@@ -67,7 +67,7 @@ def scale_plot(
     if not isinstance(source, ScalePlot):
         source = compute.scale_plot(source, to=to, scale=scale, kinds=kinds, **selection)
     marks = marks_of(len(source.kinds), "kinds")
-    ax = new_axes(8.0, 0.4 + row_height(len(source.labels))) if ax is None else ax
+    ax = axes_for(ax, 8.0, 0.4 + row_height(len(source.labels)))
     set_title(ax, title or _title(source))
     if not np.isfinite(source.amax).any():
         return nothing(ax, "no non-zero values recorded")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import LostByScale
 from fpemu.analysis.plots.compute.counts import FORMATS
-from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.figures import axes_for
 from fpemu.analysis.plots.names import power
 from fpemu.analysis.plots.rows import UNSCALED
 from fpemu.analysis.plots.style import (
@@ -75,7 +75,7 @@ def lost_by_scale(
         raise InputError(
             f"{len(source.labels)} formats in one plot: {len(MARKS)} can be told apart; give fewer"
         )
-    ax = new_axes(8.0, 4.0 + 0.15 * len(source.labels)) if ax is None else ax
+    ax = axes_for(ax, 8.0, 4.0 + 0.15 * len(source.labels))
     set_title(ax, title)
     if not source.nonzero or not source.labels:
         return nothing(ax, "no non-zero values recorded" if source.labels else "no format given")

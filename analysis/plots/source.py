@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -161,7 +162,7 @@ def _all_cells(source: Any) -> Iterator[Cell]:
         for name, numbers in source.items():
             dated = numbers if isinstance(numbers, Mapping) else {0: numbers}
             for step, one in dated.items():
-                yield Cell(str(name), "", int(step), _holder(one))
+                yield Cell(str(name), "", _step(step), _holder(one))
     elif isinstance(source, Tally) or hasattr(source, "dtype"):
         yield Cell("", "", 0, _holder(source))
     elif isinstance(source, Iterable) and not isinstance(source, str | bytes):
@@ -176,6 +177,13 @@ def _all_cells(source: Any) -> Iterator[Cell]:
                 raise InputError(_refusal(record))
     else:
         raise InputError(_refusal(source))
+
+
+def _step(step: Any) -> int:
+    try:
+        return operator.index(step)
+    except TypeError:
+        raise InputError(f"step {step!r:.40}: must be an integer, the step of the run") from None
 
 
 def _holder(numbers: Any) -> _Holds:

@@ -11,7 +11,7 @@ import numpy as np
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import SqnrByLayer, SqnrByScale
 from fpemu.analysis.plots.compute.counts import FORMATS, check_count
-from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.figures import axes_for
 from fpemu.analysis.plots.names import power
 from fpemu.analysis.plots.rows import UNSCALED, label_rows, row_height
 from fpemu.analysis.plots.style import (
@@ -76,7 +76,7 @@ def sqnr_by_scale(
             source, formats=formats, scales=scales, seed=seed, **selection
         )
     marks = marks_of(len(source.labels), "formats")
-    ax = new_axes(8.0, 4.0 + 0.15 * len(source.labels)) if ax is None else ax
+    ax = axes_for(ax, 8.0, 4.0 + 0.15 * len(source.labels))
     said = "" if source.exact else f", {_PREDICTED}"
     set_title(ax, title or f"Signal to quantization noise at each scale{said}")
     if not source.labels or np.isnan(source.sqnr).all():
@@ -124,7 +124,7 @@ def sqnr_by_layer(
     if not isinstance(source, SqnrByLayer):
         source = compute.sqnr_by_layer(source, to=to, scale=scale, seed=seed, **selection)
     shown = min(check_count(worst, "worst"), len(source.labels))
-    ax = new_axes(8.0, row_height(shown)) if ax is None else ax
+    ax = axes_for(ax, 8.0, row_height(shown))
     set_title(ax, title or _title(source))
     if not source.labels:
         return nothing(ax, "no non-zero values recorded")

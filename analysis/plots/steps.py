@@ -9,7 +9,7 @@ import numpy as np
 
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute import Staircase
-from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.figures import axes_for
 from fpemu.analysis.plots.names import power
 from fpemu.analysis.plots.style import (
     GREY,
@@ -56,7 +56,7 @@ def staircase(
     """
     if not isinstance(to, Staircase):
         to = compute.staircase(to, low=low, high=high)
-    ax = new_axes(8.0, 5.5) if ax is None else ax
+    ax = axes_for(ax, 8.0, 5.5)
     set_title(ax, title or f"Staircase of {to.to}")
     finite = np.isfinite(to.rounded)
     rounded = np.where(finite, to.rounded, np.nan)

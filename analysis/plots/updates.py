@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.plots import compute
 from fpemu.analysis.plots.compute.updates import UpdateRatio
-from fpemu.analysis.plots.figures import new_axes
+from fpemu.analysis.plots.figures import axes_for
 from fpemu.analysis.plots.names import power
 from fpemu.analysis.plots.style import (
     MARKS,
@@ -60,7 +60,7 @@ def update_ratio(
         source = compute.update_ratio(source, **selection)
     from matplotlib.lines import Line2D
 
-    ax = new_axes() if ax is None else ax
+    ax = axes_for(ax)
     set_title(ax, title)
     if not source.changed:
         return nothing(ax, "no updates recorded")
@@ -97,6 +97,8 @@ def _lost(data: UpdateRatio, form: str) -> str:
 
 def _apart(data: UpdateRatio) -> str:
     none = data.changed - int(data.counts.sum())
-    counts = (("of 0", data.zero), ("of weights that are 0", none), ("not finite", data.nonfinite))
-    said = [f"{count} {what}" for what, count in counts if count]
-    return f"in no bin: {', '.join(said)}" if said else ""
+    counts = (
+        ("that are 0", data.zero), ("of weights that are 0", none), ("not finite", data.nonfinite)
+    )  # fmt: skip
+    said = [f"{count:,} {what}" for what, count in counts if count]
+    return f"Not drawn: updates {', '.join(said)}" if said else ""

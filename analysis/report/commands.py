@@ -16,7 +16,6 @@ from fpemu.analysis.report.options import (
     TOLERANCE,
     deliver,
     names_of_casts,
-    one_line,
     out_option,
     show,
     view_of,
@@ -53,7 +52,6 @@ _FORMS = ".html", ".json", ".txt", ".parquet"
               help="Write the run's tensors, step by step, for TensorBoard.")  # fmt: skip
 @JSON
 @out_option(*_FORMS)
-@one_line
 def report(
     traces: tuple[str, ...],
     to: str | None,
@@ -126,7 +124,6 @@ def _deliver(found: Report, view: str, rows: int, out: str | None) -> None:
 @TOLERANCE
 @JSON
 @out_option(".json", ".txt")
-@one_line
 def whatif(
     trace: str,
     formats: tuple[str, ...],

@@ -133,18 +133,21 @@ def definitions(cast: Cast, tolerance: float) -> tuple[Definition, ...]:
         "A scale of its own is stored beside a tensor, as FP8 recipes do.",
         "safe scales": "The unbroken run of scales among those tried at which every tensor is "
         "safe: the run that holds 1, else the widest. 'or less', 'or more': the run reaches the "
-        "last scale tried. The scale advised is 1 if it is safe, else the middle of the run.",
+        "last scale tried. The scale advised is 1 if it is safe, else the middle of the run. Loss "
+        "scales need not be safe for the loss and other scalars, which stay float32.",
         "SQNR, cosine": "Signal to quantization noise, 10 log10 of the values' squares over the "
         "errors' squares; and the cosine of the angle between the values and the rounded ones. "
         "Expected from the counts, as if values were spread evenly between the limits of the "
-        "formats: within about a decibel, where nothing is clamped.",
+        "formats: within about a decibel, where nothing is clamped. -∞ dB: a value overflows; no "
+        "cosine is given then, nor where values are clamped.",
         "damage": "What a format would do to a layer, from 0 to 1: the larger of the share of its "
         "values lost and of the errors' squares in the values' squares; 1 if any value overflows.",
         "loss scalers": "Each is replayed on the recorded gradients: its overflows, the steps it "
         "would have skipped, and what is lost to underflow, to overflow and to skipped steps. With "
         "another scaler than the one that ran, the gradients would have been others: an estimate.",
         "updates lost": "Of the updates that are not 0, those for which round(w + dw) is w, the "
-        "weight being held in the format named; counted, not estimated from its size.",
+        "weight being held in the format named. Counted on the values where the run did that; "
+        "advice estimates it from the histograms of others, and says so.",
         "blocks": "Values that share a scale. Clipped: blocks with a value beyond the format's "
         "largest one, at the scale that their largest value's exponent gives.",
         "range": "Dynamic range: log2 of the largest over the smallest non-zero magnitude, in "

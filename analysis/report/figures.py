@@ -9,8 +9,8 @@ from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias
 
+from fpemu.analysis.records import GRADIENTS
 from fpemu.analysis.report.numbers import count, kind_words, plain, shorten
-from fpemu.analysis.report.rows import GRADIENTS
 from fpemu.analysis.report.sections.blocks import ELEMENTS
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ def _losses(report: Report) -> Iterator[_Drawing]:
 
     totals, to, kind = report.totals, report.to, _scaled_kind(report)
     formats, whose = list(report.formats)[:5], kind_words(kind) if kind else "all tensors"
+    together = [total for total in totals if kind in (None, total.kind)]
+    scaled = [total for total in together if not total.stays_wide] or together
     yield (
         "underflow_heatmap",
         "What becomes zero, by tensor and step",
@@ -105,10 +107,9 @@ def _losses(report: Report) -> Iterator[_Drawing]:
         "Lines: all values of this kind together. Bars: the scales that are safe for each "
         "tensor by itself, as in the tables.",
         lambda: plots.lost_by_scale(
-            totals, formats=formats, tolerance=report.tolerance, kind=kind
+            scaled, formats=formats, tolerance=report.tolerance, kind=kind
         ),
     )
-    together = [total for total in totals if kind in (None, total.kind)]
     fine = [to for to in formats if _expected(report, to)]
     if fine and any(total.parts.nonzero for total in together):
         yield (

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from fpemu.analysis.records import GRADIENTS
 from fpemu.analysis.report.gather import Gathered, gather
 from fpemu.analysis.report.progress import Progress, Silent
-from fpemu.analysis.report.rows import GRADIENTS
 from fpemu.analysis.report.sections.events import SKIPPED
 from fpemu.analysis.report.sections.tensors import TensorRow, tensor_row
 from fpemu.analysis.report.sections.verdict import Verdict, judge
@@ -76,9 +76,10 @@ def _row(total: Total, outcomes: list[Outcome], question: Question) -> TensorRow
 
 def _loss_scale(totals: Sequence[Total], grid: Grid, question: Question) -> SafeScales | None:
     """The scales at which every gradient is safe; None without gradients."""
-    gradients = [o[0] for t, o in zip(totals, grid, strict=True) if t.kind in GRADIENTS]
-    if not gradients:
+    every = [(t, o[0]) for t, o in zip(totals, grid, strict=True) if t.kind in GRADIENTS]
+    if not every:
         return None
+    gradients = [o for t, o in every if not t.stays_wide] or [o for _, o in every]
     return safe_of(gradients, str(question.to), question.scales, question.tolerance)
 
 

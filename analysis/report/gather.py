@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from fpemu.analysis.carried import Carried, carried
 from fpemu.analysis.plots.compute import AmaxByStep, UnderflowHeatmap
-from fpemu.analysis.records import GRADIENTS
 from fpemu.analysis.report.by_step import ByStep
 from fpemu.analysis.report.sections.events import FROM_ONE, OF_ALL, SKIPPED, Incident
+from fpemu.analysis.skipped import is_caught, skipped_steps
 from fpemu.analysis.totals import Total, add_to
 from fpemu.analysis.what_if import percent
 
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from fpemu.analysis.trace import Trace
     from fpemu.tallies import Outcome
 
-__all__ = ["SKIP", "Gathered", "gather", "skipped_steps"]
-
-#: The kind of the event that says that a loss scaler skipped a step.
-SKIP = "skip"
+__all__ = ["Gathered", "gather"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ def gather(trace: Trace, question: Question, progress: Progress) -> Gathered:
     most = len(trace.steps()) * len(trace.tensors())
     for order, record in enumerate(progress.records(trace.records(), most)):
         key, factor = (record.name, record.kind), scales.factor(record)
-        skipped = record.step in skips and record.kind in GRADIENTS
+        skipped = is_caught(record, skips)
         outcome = record.tally.outcome(question.to, factor)
         add_to(totals, key, Total.of(record, factor, skipped=skipped))
         for one in _happened(record, outcome, factor, question, order, skipped):
@@ -66,11 +63,6 @@ def gather(trace: Trace, question: Question, progress: Progress) -> Gathered:
         scales,
         skips,
     )
-
-
-def skipped_steps(trace: Trace) -> frozenset[int]:
-    """Return the steps at which a loss scaler skipped the optimizer's step."""
-    return frozenset(event.step for event in trace.events() if event.kind == SKIP)
 
 
 def _happened(

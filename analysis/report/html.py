@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -117,7 +116,7 @@ def _templates() -> jinja2.Environment:
         plain=numbers.plain,
         shorten=numbers.shorten,
         cell=numbers.cell,
-        bar=_bar,
+        bar=numbers.bar_length,
         tone=_tone,
         what=lambda what: _WHAT.get(what, what),
         words=lambda key: numbers.plain(str(key)).replace("_", " "),
@@ -128,11 +127,6 @@ def _templates() -> jinja2.Environment:
 def _key(value: float | None) -> str:
     """What a cell sorts by: six digits are enough to tell rows apart."""
     return "" if value is None else f"{value:.6g}"
-
-
-def _bar(value: float) -> int:
-    """The length of a bar in percent: logarithmic, from 0.001 % to 100 %."""
-    return round(min(max((math.log10(value) + 3) * 20, 2), 100)) if value > 0 else 0
 
 
 def _tone(value: float, tolerance: float) -> str:

@@ -31,10 +31,10 @@ SECTIONS: tuple[Section, ...] = tuple(
     for module in (
         verdict,
         first_cause,
+        advice,
         runs,
         tensors,
         what_if,
-        advice,
         loss_scale,
         updates,
         blocks,

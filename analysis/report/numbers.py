@@ -10,6 +10,7 @@ from fpemu.analysis.shown import NOTHING, number, plain, share, shorten
 
 __all__ = [
     "NOTHING",
+    "bar_length",
     "bits",
     "cell",
     "cosine",
@@ -22,6 +23,8 @@ __all__ = [
     "number",
     "plain",
     "power",
+    "reach",
+    "scale_words",
     "share",
     "shorten",
 ]
@@ -41,6 +44,16 @@ def power(scale: float | None) -> str:
     return "1" if scale == 1.0 else f"2^{math.frexp(scale)[1] - 1}"
 
 
+def scale_words(scale: float) -> str:
+    """Return a power of two with its value, where that says more.
+
+    >>> from fpemu.analysis.report.numbers import scale_words
+    >>> scale_words(8192.0), scale_words(1.0)
+    ('2^13 (8192)', '1')
+    """
+    return power(scale) if scale == 1.0 else f"{power(scale)} ({number(scale)})"
+
+
 def interval(safe: SafeScales) -> str:
     """Return the safe scales in words; an end that is the last scale tried is marked.
 
@@ -56,6 +69,13 @@ def interval(safe: SafeScales) -> str:
     low = power(safe.low) + (" or less" if safe.low_open else "")
     high = power(safe.high) + (" or more" if safe.high_open else "")
     return low if safe.low == safe.high else f"{low} to {high}"
+
+
+def reach(low: float | None, high: float | None) -> str:
+    """Return the scales from `low` to `high`, both powers of two; without them, none."""
+    if low is None or high is None:
+        return "none"
+    return power(low) if low == high else f"{power(low)} to {power(high)}"
 
 
 def bits(x: float | None) -> str:
@@ -83,6 +103,16 @@ def cosine(x: float | None) -> str:
 def exponent(k: float | None) -> str:
     """Return a power of two whose exponent need be no integer: '2^-9.5'."""
     return NOTHING if k is None or math.isnan(k) else f"2^{k:.1f}"
+
+
+def bar_length(percent: float) -> int:
+    """Return the length of a share's bar in percent: logarithmic, from 0.001 % to 100 %.
+
+    >>> from fpemu.analysis.report.numbers import bar_length
+    >>> [bar_length(percent) for percent in (0.0, 1e-9, 0.1, 100.0)]
+    [0, 2, 40, 100]
+    """
+    return round(min(max((math.log10(percent) + 3) * 20, 2), 100)) if percent > 0 else 0
 
 
 def file_size(n: float) -> str:

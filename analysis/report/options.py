@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import io
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fpemu.analysis.files import check_folder
-from fpemu.errors import FpemuError, InputError
+from fpemu.analysis.typed import read_casts, read_scales
+from fpemu.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +24,6 @@ __all__ = [
     "TOLERANCE",
     "deliver",
     "names_of_casts",
-    "one_line",
     "out_option",
     "show",
     "view_of",
@@ -35,50 +32,15 @@ __all__ = [
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class _Refusal(click.ClickException):
-    """Bad input: one line, exit code 2."""
-
-    exit_code = 2
-
-
-def one_line(command: _F) -> _F:
-    """Turn what fpemu refuses into one line on stderr and exit code 2."""
-
-    @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except FpemuError as error:
-            raise _Refusal(str(error)) from None
-
-    return run  # type: ignore[return-value]
-
-
 def names_of_casts(
     context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Split lists of names at commas; a cast with rules has commas of its own and stands alone."""
-    split = (text.split(",") if ":" not in text else [text] for text in value)
-    return tuple(name.strip() for names in split for name in names if name.strip())
+    """Read an option that lists casts."""
+    return read_casts(value)
 
 
 def _scales(context: click.Context, parameter: click.Parameter, value: str) -> tuple[float, ...]:
-    """Read 'LOW:HIGH' or a list of exponents of two."""
-    from fpemu.tallies import SCALE_LIMIT
-
-    exponents: Sequence[int] = ()
-    with contextlib.suppress(ValueError):
-        if ":" in value:
-            low, high = (int(part) for part in value.split(":"))
-            exponents = range(low, high + 1)
-        else:
-            exponents = sorted(int(part) for part in value.replace(",", " ").split())
-    if not exponents or max(-exponents[0], exponents[-1]) > SCALE_LIMIT:
-        raise click.BadParameter(
-            f"{value!r}: give exponents of two from -{SCALE_LIMIT} to {SCALE_LIMIT}, "
-            "as '-8:24' or '0,3,7,10'"
-        )
-    return tuple(math.ldexp(1.0, k) for k in exponents)
+    return read_scales(value)
 
 
 SCALES = click.option(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fpemu.analysis.asked import casts as asked_casts
-from fpemu.analysis.asked import known, several
-from fpemu.analysis.report.rows import JUDGED
+from fpemu.analysis.asked import known, own_cast, several
+from fpemu.analysis.records import JUDGED
 from fpemu.analysis.scales import SCALES, TOLERANCE, check_tolerance, powers_of_two
 from fpemu.analysis.what_if import FORMATS
 from fpemu.cast import Cast, make_cast
@@ -51,18 +51,12 @@ def ask(
     kinds: str | Iterable[str] | None = None,
 ) -> Question:
     """Return what `build` was asked, completed by the trace; bad options are refused."""
-    judged = make_cast(to if to is not None else _own(trace))
+    judged = own_cast(trace) if to is None else make_cast(to)
     casts = asked_casts([judged, *several("formats", formats, str, Format, Cast)])
     factors = sorted({1.0, 2.0, *powers_of_two(scales)})
     check_tolerance(tolerance)
     about = frozenset(_judged(trace, kinds))
     return Question(judged, tuple(casts), tuple(factors), tolerance, about)
-
-
-def _own(trace: Trace) -> str | Cast:
-    """The cast that the trace was recorded for."""
-    to = trace.metadata.get("to") or "float16"
-    return Cast.from_json(to) if isinstance(to, Mapping) else str(to)
 
 
 def _judged(trace: Trace, kinds: str | Iterable[str] | None) -> set[str]:

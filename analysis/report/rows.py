@@ -1,4 +1,4 @@
-"""What the rows of all sections share: which kinds are judged, and how a row becomes JSON."""
+"""What the rows of all sections share: how a row is named, and how it becomes JSON."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from fpemu.analysis.records import GRADIENTS
 from fpemu.analysis.report.numbers import kind_words
 
-__all__ = ["GRADIENTS", "JUDGED", "json_value", "label", "record_json"]
-
-#: The kinds that mixed-precision training casts; optimizer states and updates stay float32 there.
-JUDGED = ("activation", "weight", "weight_gradient", "activation_gradient")
+__all__ = ["json_value", "label", "record_json"]
 
 
 def label(name: str, kind: str) -> str:

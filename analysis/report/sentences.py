@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fpemu.analysis.records import GRADIENTS, JUDGED
 from fpemu.analysis.report.numbers import (
     count,
     interval,
@@ -12,10 +13,10 @@ from fpemu.analysis.report.numbers import (
     number,
     plain,
     power,
+    scale_words,
     share,
     shorten,
 )
-from fpemu.analysis.report.rows import GRADIENTS, JUDGED
 from fpemu.analysis.report.sections.events import Incident
 from fpemu.analysis.report.sections.tensors import TensorRow
 from fpemu.analysis.report.sections.what_if import ScaleRow
@@ -57,7 +58,7 @@ def headline(
     if status is Status.BROKEN:
         return f"These values are broken as recorded: {blame}."
     if status is Status.SAFE_WITH_LOSS_SCALE and loss_scale is not None:
-        scale = _scale(loss_scale.best)
+        scale = scale_words(loss_scale.best)
         return f"{cast} needs a loss scale, such as {scale}: without one, {blame}."
     return f"{cast} is not safe: {blame}."
 
@@ -106,7 +107,7 @@ def _carried(recorded: Recorded) -> list[str]:
     if not recorded.scales or recorded.scales == (1.0,):
         return []
     low, high = recorded.scales[0], recorded.scales[-1]
-    scales = _scale(low) if low == high else f"{power(low)} to {power(high)}"
+    scales = scale_words(low) if low == high else f"{power(low)} to {power(high)}"
     return [
         f"The gradients were recorded times a loss scale of {scales}, step by step; here they are "
         "judged without it. Loss scales named here are to be used instead of it, not on top."
@@ -190,7 +191,7 @@ def _gradients(
         return []
     if loss_scale.safe:
         return [
-            f"A loss scale of {_scale(loss_scale.best)} keeps every gradient tensor within "
+            f"A loss scale of {scale_words(loss_scale.best)} keeps every gradient tensor within "
             f"{limit} lost, without overflow. Safe loss scales: {interval(loss_scale)}."
         ]
     return [
@@ -255,8 +256,3 @@ def _not_judged(rows: Sequence[TensorRow], cast: Cast) -> list[str]:
 def _said(row: TensorRow | Incident) -> str:
     """A tensor's name and kind, fit for a sentence."""
     return f"{shorten(plain(row.name), 64)} ({kind_words(row.kind)})"
-
-
-def _scale(scale: float) -> str:
-    """A power of two with its value, where that says more."""
-    return power(scale) if scale == 1.0 else f"{power(scale)} ({number(scale)})"

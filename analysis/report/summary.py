@@ -150,10 +150,11 @@ def build(
     question = ask(whole, to=to, formats=formats, scales=scales, tolerance=tolerance, kinds=kinds)
     found = find(whole, question, progress)
     some = found.verdict.status is not Status.NO_DATA
-    progress.phase("what loss scalers would have done")
-    replays = replays_of(whole, question) if some else ()
     progress.phase("what to do about it")
     advice = advice_of(whole, question) if some else None
+    progress.phase("what loss scalers would have done")
+    advised = advice.loss_scale_advised if advice else None
+    replays = replays_of(whole, question, advised) if some else ()
     progress.phase("updates, blocks, ranks, other runs")
     return Report(
         **_found(found),

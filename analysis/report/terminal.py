@@ -69,7 +69,8 @@ def item(sentence: str) -> Padding:
 
 def left_out(rows: int, limit: int) -> str:
     """Return what is said of rows that are not shown."""
-    return f" {count(rows - limit)} more rows not shown." if rows > limit else ""
+    more = rows - limit
+    return f" {count(more)} more row{'s' * (more > 1)} not shown." if more > 0 else ""
 
 
 def note(console: Console, text: str) -> None:

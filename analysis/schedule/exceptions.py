@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from fpemu.analysis.advice.policies import scaled_cast
@@ -13,8 +12,9 @@ from fpemu.analysis.schedule.spans import shared
 from fpemu.cast import Cast
 from fpemu.errors import InputError
 from fpemu.policies import Override, Policy, find_policy
+from fpemu.policies.override import exactly
 
-__all__ = ["exactly", "overrides", "policy"]
+__all__ = ["overrides", "policy"]
 
 
 def overrides(rows: Iterable[SafeFrom]) -> tuple[Override, ...]:
@@ -81,16 +81,6 @@ def policy(rows: Iterable[SafeFrom], base: Policy | str) -> Policy:
     found = find_policy(base)
     own = overrides(rows)
     return found.replace(name=f"{found.name}, by step", overrides=(*found.overrides, *own))
-
-
-def exactly(module: str) -> str:
-    """Return the pattern that matches one module's name and nothing else.
-
-    >>> from fpemu.analysis.schedule.exceptions import exactly
-    >>> exactly("blocks.0.fc"), exactly("heads[0]")
-    ('blocks.0.fc', 'heads[[]0]')
-    """
-    return re.sub(r"([*?[])", r"[\1]", module)
 
 
 def _own_cast(row: SafeFrom) -> Cast:

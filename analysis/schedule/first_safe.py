@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.asked import casts, known
 from fpemu.analysis.carried import carried
-from fpemu.analysis.scales import TOLERANCE, check_tolerance, powers_of_two
+from fpemu.analysis.scales import TOLERANCE, check_tolerance, is_safe, powers_of_two
 from fpemu.analysis.schedule.places import Place, is_of_products, place
 from fpemu.analysis.schedule.spans import Span, check_patience, spans
 from fpemu.cast import Cast
@@ -81,7 +81,7 @@ class _Series:
 
     def add(self, step: int, outcome: Outcome, tolerance: float) -> None:
         self.steps.append(step)
-        self.safe.append(not outcome.overflow and outcome.lost_fraction <= tolerance)
+        self.safe.append(is_safe(outcome, tolerance))
         self.lost.append(100.0 * outcome.lost_fraction)
 
     def row(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fpemu.analysis.asked import several
 from fpemu.analysis.schedule.decisions import Decision
-from fpemu.analysis.schedule.exceptions import exactly
 from fpemu.analysis.schedule.held import Held, Seen
 from fpemu.analysis.schedule.lines import LINES, STATISTICS, Line
 from fpemu.analysis.schedule.places import POLICY_KINDS, is_of_products, place
@@ -17,6 +16,7 @@ from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError, did_you_mean
 from fpemu.format import Format
 from fpemu.policies import Override, Policy
+from fpemu.policies.override import exactly
 
 if TYPE_CHECKING:
     from fpemu.analysis.trace import Trace

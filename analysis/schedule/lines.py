@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fpemu.analysis.scales import TOLERANCE
+from fpemu.analysis.what_if import percent
 from fpemu.errors import InputError, did_you_mean
 from fpemu.tallies import Outcome
 
@@ -17,11 +18,11 @@ __all__ = ["LINES", "STATISTICS", "Line"]
 
 def _share(part: Callable[[Outcome], int]) -> Callable[[Outcome], float]:
     """A count of finite non-zero values, in percent of them."""
-    return lambda outcome: 100.0 * part(outcome) / outcome.nonzero if outcome.nonzero else 0.0
+    return lambda outcome: percent(part(outcome), outcome.nonzero)
 
 
 def _unfinite(outcome: Outcome) -> float:
-    return 100.0 * (outcome.nan + outcome.inf) / outcome.total if outcome.total else 0.0
+    return percent(outcome.nan + outcome.inf, outcome.total)
 
 
 #: Name -> what it is of an Outcome in the narrow format, in percent; larger is worse.

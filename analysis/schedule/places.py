@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
+
+from fpemu.analysis.tensor_names import PARAMETERS, module_of, operation_of, without_input
 
 if TYPE_CHECKING:
     from fpemu.analysis.trace import Trace
@@ -17,11 +18,6 @@ POLICY_KINDS = {
     "activation_gradient": "gradient",
     "optimizer_state": "state",
 }
-
-#: Kind of a trace -> how many words its names have after the module's.
-_AFTER = {"weight": 1, "weight_gradient": 1, "update": 1, "optimizer_state": 2}
-
-_INPUT = re.compile(r"\.input\d*$")
 
 
 class Place(NamedTuple):
@@ -49,13 +45,10 @@ def place(name: str, kind: str, *, products: bool = False) -> Place | None:
     """
     if kind not in POLICY_KINDS:
         return None
-    if kind in _AFTER:
-        return Place(name.rsplit(".", _AFTER[kind])[0] if "." in name else "", None,
-                     POLICY_KINDS[kind])  # fmt: skip
-    bare = _INPUT.sub("", name) if products else name
-    head, functional, _ = bare.partition("@")
-    module, _, operation = head.rpartition(".") if functional else (head, "", None)
-    return Place(module, operation, POLICY_KINDS[kind])
+    if kind in PARAMETERS:
+        return Place(module_of(name, kind), None, POLICY_KINDS[kind])
+    bare = without_input(name) if products else name
+    return Place(module_of(bare, kind), operation_of(bare), POLICY_KINDS[kind])
 
 
 def is_of_products(trace: Trace) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fpemu.analysis.scales import runs_of_true
 from fpemu.errors import InputError
 
 __all__ = ["Span", "check_patience", "shared", "spans"]
@@ -35,7 +36,7 @@ def spans(steps: Sequence[int], safe: Sequence[bool], patience: int = 1) -> tupl
     recorded step is open.
     """
     found = []
-    for first, last in _runs(safe):
+    for first, last in runs_of_true(safe):
         if last - first + 1 >= patience:
             found.append(Span(steps[first], None if last == len(steps) - 1 else steps[last]))
     return tuple(found)
@@ -71,14 +72,3 @@ def _meeting(a: Span, b: Span) -> Iterator[Span]:
     last = min((end for end in (a.last_step, b.last_step) if end is not None), default=None)
     if last is None or first <= last:
         yield Span(first, last)
-
-
-def _runs(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """The first and last index of each run of True."""
-    first = None
-    for k, flag in enumerate([*flags, False]):
-        if flag and first is None:
-            first = k
-        elif not flag and first is not None:
-            yield first, k - 1
-            first = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
@@ -12,7 +13,7 @@ from fpemu.errors import InputError
 from fpemu.policies.checks import check_facts, check_kind, check_name, check_steps, read_cast
 from fpemu.policies.rule import Rule, make_rule
 
-__all__ = ["Override"]
+__all__ = ["Override", "exactly"]
 
 _RULE_NAMES = {rule.value for rule in Rule}
 
@@ -97,6 +98,16 @@ first_step=0, last_step=999)
         check_facts(facts, "override", [field.name for field in fields(cls)], required=("to",))
         to = facts["to"]
         return cls(**{**facts, "to": Cast.from_json(to) if isinstance(to, Mapping) else to})
+
+
+def exactly(name: str) -> str:
+    """Return the pattern that matches one name and nothing else.
+
+    >>> from fpemu.policies.override import exactly
+    >>> exactly("blocks.0.fc"), exactly("heads[0]")
+    ('blocks.0.fc', 'heads[[]0]')
+    """
+    return re.sub(r"([*?[])", r"[\1]", name)
 
 
 def _target(to: Cast | Rule | str, kind: str | None) -> Cast | Rule:

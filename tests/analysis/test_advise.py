@@ -59,6 +59,10 @@ def topics(advice: Advice) -> list[str]:
 # --- statuses --------------------------------------------------------------------------------
 
 
+def line_of(advice: Advice, topic: str) -> str:
+    return next(line.text for line in advice.lines if line.topic == topic)
+
+
 def test_a_safe_run_is_called_safe_and_nothing_is_changed() -> None:
     advice = advise(run({"fc1": 1e-2, "fc2": 1e-1}), formats=["fp16", "bf16"])
     assert advice.status == "safe"
@@ -193,6 +197,7 @@ def test_eight_bits_get_scales_of_their_own_where_each_tensor_is_safe() -> None:
         assert row.margin_bits == min(math.log2(row.high / row.scale),
                                       math.log2(row.scale / row.low))  # fmt: skip
     assert {row.gradient_to for row in advice.layers} == {"float8_e5m2"}
+    assert "the gradients of its results, in float8_e5m2, by 2^" in line_of(advice, "scales")
     assert advice.layers[0].activation_scale < 2**-4
 
 
@@ -345,6 +350,8 @@ def test_memory_is_by_kind_and_format() -> None:
     whole = [row for row in advice.memory if row.kind != "model"]
     assert rows["model", ""] == (sum(r.bytes for r in whole), sum(r.float32_bytes for r in whole))
     assert not any(row.kind == "update" for row in advice.memory)
+    said = line_of(advice, "memory")
+    assert f"{rows['model', ''][0]:,} bytes, {16 * 16 * 4:,} of them for float32 master" in said
 
 
 def brute(table: list[list[Alternative]]) -> list[tuple[int, float]]:

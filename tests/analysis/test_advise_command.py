@@ -70,7 +70,7 @@ def test_the_policy_reads_back(path: str, tmp_path: Path) -> None:
 
 def test_rows_are_limited_and_the_rest_counted(path: str) -> None:
     text = call(path, "--rows", "1").stdout
-    assert "1 more rows not shown." in " ".join(text.split())
+    assert "1 more row not shown." in " ".join(text.split())
 
 
 @pytest.mark.parametrize(

@@ -573,6 +573,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "float32": ("keras", {"initial_scale": 2.0**128}, "must be a positive number that is finite"),
     "text": ("mxnet", {"loss_scale": "big"}, "loss_scale='big': must be a positive finite"),
     "array": ("mxnet", {"loss_scale": np.ones(2)}, "must be a positive finite number"),
+    "matrix": ("mxnet", {"loss_scale": np.ones((3, 3))}, "[1., 1., 1.], [1."),
+    "no range": ("histogram", {"min_scale": 2.0**50}, "min_scale=2^50 is above max_scale=2^40"),
     "huge": ("mxnet", {"loss_scale": 10**400}, "must be a positive finite number"),
     "flag": ("static", {"skip": 1}, "skip=1: must be true or false"),
     "no power": ("histogram", {"init_scale": 3}, "must be a power of two"),
@@ -631,3 +633,11 @@ def test_simulate_goes_on_from_a_state() -> None:
 def test_the_standard_frameworks_are_known() -> None:
     made: Callable[[str], Any] = lossscale.scaler
     assert {made(text).name for text in FRAMEWORKS} <= set(lossscale.names())
+
+
+@pytest.mark.parametrize("overflows", [3, None, [2], "01", np.zeros((2, 400), bool)])
+def test_sequences_that_say_no_overflows(overflows: Any) -> None:
+    with pytest.raises(InputError, match="overflow") as refused:
+        lossscale.simulate("torch", overflows)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 160

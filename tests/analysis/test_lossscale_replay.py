@@ -691,3 +691,25 @@ def test_trajectories_in_a_line() -> None:
     assert spark(done.steps, 4, 14, 18) == "▆▃▁▁"
     assert marks(done.steps, 4) == "xx x"
     assert spark(done.steps, 100, 14, 18) == spark(done.steps, 8, 14, 18)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"kinds": 3}, {"kinds": [3]}, {"unknown": np.zeros(3)}, {"unknown": ["fits"]}, {"gaps": None},
+     {"accumulate": 2.0}, {"accumulate": True}, {"accumulate": np.ones((3, 300))}],
+    ids=repr,
+)  # fmt: skip
+def test_options_of_no_kind_are_refused_in_one_line(given: dict[str, Any]) -> None:
+    trace = Trace()
+    trace.record("fc1.weight", "weight_gradient", np.float32([1.0]), step=0)
+    with pytest.raises(InputError, match=next(iter(given))) as refused:
+        lossscale.replay(trace, "torch", **given)
+    assert "\n" not in str(refused.value)
+
+
+def test_accumulate_may_be_any_integer() -> None:
+    trace = Trace()
+    for step in range(4):
+        trace.record("fc1.weight", "weight_gradient", np.float32([1.0]), step)
+    asked = (lossscale.replay(trace, "torch", accumulate=n) for n in (2, np.int64(2), np.uint8(2)))
+    assert len({json.dumps(done.to_json()) for done in asked}) == 1

@@ -199,7 +199,7 @@ def test_update_ratio_draws_shares_and_guides() -> None:
     shown = {int(e): v for e, v in zip(bars.edges[:-1], bars.values, strict=True) if v}
     assert shown == {-9: 50.0, -4: 25.0}
     assert [line.get_xdata()[0] for line in ax.lines] == [-8, -11]  # type: ignore[index]
-    assert "in no bin: 1 of 0, 1 of weights that are 0" in ax.get_xlabel()
+    assert "updates 1 that are 0, 1 of weights that are 0" in ax.get_xlabel().replace("\n", " ")
     lost = update_tally(weight, update).lost_percent("bfloat16")
     assert legend(ax)[1].startswith(f"2⁻⁸, bfloat16: loses {lost:.0f} %")
 
@@ -353,3 +353,31 @@ def test_plots_say_that_a_loss_scale_was_taken_out(plot: str) -> None:
     words = "without the loss scale"
     assert words in getattr(plots, plot)(trace).get_xlabel().replace("\n", " ")
     assert words not in getattr(plots, plot)(trace, unscaled=False).get_xlabel().replace("\n", " ")
+
+
+def test_axes_that_were_logarithmic_are_drawn_on_as_new_ones() -> None:
+    numbers = np.float32([0.5, 1.5, 3.0, 0.0])
+    for draw in (plots.exponent_histogram, plots.lost_by_scale, plots.exponent_heatmap):
+        ax = Figure().add_subplot()
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        drawn, new = draw({"a": numbers}, ax=ax), draw({"a": numbers})
+        assert drawn is ax
+        assert (ax.get_xscale(), ax.get_yscale()) == (new.get_xscale(), new.get_yscale())
+        assert ax.get_xlim() == new.get_xlim()
+
+
+@pytest.mark.parametrize("ax", [3, "ax", Figure()], ids=["3", "text", "figure"])
+def test_what_is_no_axes_is_refused(ax: Any) -> None:
+    for draw in (plots.exponent_histogram, plots.amax_by_step, plots.sqnr_by_layer):
+        with pytest.raises(InputError, match="give a matplotlib Axes"):
+            draw(np.float32([1.0]), ax=ax)
+
+
+def test_one_format_is_as_good_as_a_list_of_one() -> None:
+    x = np.float32([0.5, 1.5])
+    for measure in (compute.lost_by_scale, compute.sqnr_by_scale):
+        assert measure(x, formats="fp16").labels == measure(x, formats=["fp16"]).labels
+    assert len(compute.exponent_histogram(x, formats="fp16").bands) == 1
+    with pytest.raises(InputError, match="formats 3: give one or a list"):
+        compute.exponent_histogram(x, formats=3)  # type: ignore[arg-type]

@@ -560,3 +560,32 @@ def test_a_staircase_of_negative_numbers_and_beyond_the_largest() -> None:
 def test_staircases_that_cannot_be(wrong: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
         compute.staircase(**wrong)
+
+
+@pytest.mark.parametrize("step", ["x", 2.5, None])
+def test_steps_of_a_mapping_are_integers(step: Any) -> None:
+    with pytest.raises(InputError, match="must be an integer, the step of the run"):
+        compute.underflow_heatmap({"a": {step: np.float32([1.0])}}, to="fp16")
+    steps = compute.underflow_heatmap({"a": {np.int16(7): np.float32([1.0])}}, to="fp16").steps
+    assert steps == (7,)
+
+
+@pytest.mark.parametrize("amax", [1e300, 1e-300])
+def test_squares_beyond_float64_are_refused(amax: float) -> None:
+    x = np.array([amax, amax / 2])
+    for measure in (compute.sqnr_by_scale, compute.sqnr_by_layer, compute.qsnr_by_crest):
+        with pytest.raises(InputError, match="its square is beyond float64"):
+            measure(x)
+
+
+def test_sqnr_of_what_is_no_array_of_real_numbers() -> None:
+    for measure in (compute.sqnr_by_scale, compute.sqnr_by_layer):
+        with pytest.raises(InputError, match="complex"):
+            measure(np.array([1j]))
+
+
+def test_a_block_longer_than_every_row_takes_no_memory() -> None:
+    x = np.float32(np.random.default_rng(0).normal(size=(4, 48)))
+    whole, beyond = (compute.qsnr_by_crest(x, block=block) for block in (48, 10**15))
+    assert (beyond.overall, beyond.blocks.tolist()) == (whole.overall, whole.blocks.tolist())
+    assert beyond.block == 10**15

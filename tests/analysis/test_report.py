@@ -20,6 +20,7 @@ from rich.console import Console
 
 import fpemu
 from fpemu.analysis import report
+from fpemu.analysis.cli import main
 from fpemu.analysis.plots import compute
 from fpemu.analysis.report import Status, build
 from fpemu.analysis.report.commands import report as report_command
@@ -212,7 +213,7 @@ def test_gradients_recorded_times_a_loss_scale_are_judged_without_it() -> None:
     assert "recorded times a loss scale of 2^10 (1024), step by step" in said
     assert "recorded times" not in " ".join(plain.verdict.reasons)
     assert build(run(2.0**-2, recorded_loss_scale=64.0)).verdict.status is Status.SAFE
-    with pytest.raises(InputError, match="recorded_loss_scale: 'x': must be"):
+    with pytest.raises(InputError, match="recorded_loss_scale='x': must be"):
         build(run(recorded_loss_scale="x"))
 
 
@@ -397,7 +398,7 @@ def test_json_holds_the_documented_keys_and_no_others() -> None:
     found = json.loads(json.dumps(build(trace).to_json(), allow_nan=False))
     assert list(found) == [
         "schema", "to", "to_text", "tolerance", "scales", "formats", "verdict", "provenance",
-        "first_causes", "runs", "scalars", "tensors", "what_if", "advice", "loss_scales",
+        "first_causes", "advice", "runs", "scalars", "tensors", "what_if", "loss_scales",
         "updates", "optimizer", "blocks", "events", "log", "ranks", "against", "definitions",
     ]  # fmt: skip
     documented = set(re.findall(r"`(\w+)`", SCHEMA.read_text("utf-8")))
@@ -504,7 +505,7 @@ def test_every_section_named_exists_and_every_section_is_named(page: str) -> Non
     assert len(set(seen.ids)) == len(seen.ids)
     assert all(link[1:] in seen.ids for link in seen.links)
     named = list(dict.fromkeys(link[1:] for link in seen.links))
-    assert named == ["verdict", "runs", "tensors", "what-if", "advice", "loss-scale", "updates",
+    assert named == ["verdict", "advice", "runs", "tensors", "what-if", "loss-scale", "updates",
                      "blocks", "events", "ranks", "against", "plots", "definitions"]  # fmt: skip
     assert re.findall(r'<section id="([\w-]+)"', page) == named
 
@@ -548,7 +549,7 @@ def printed(found: report.Report, width: int, **options: object) -> str:
 def test_text_fits_the_terminal_and_says_it_all(hostile: report.Report, width: int) -> None:
     text = printed(hostile, width)
     assert max(len(line) for line in text.splitlines()) <= width
-    titles = ("1 Verdict", "2 Runs", "3 Tensors", "4 What if", "5 Advice", "6 Loss scale",
+    titles = ("1 Verdict", "2 Advice", "3 Runs", "4 Tensors", "5 What if", "6 Loss scale",
               "7 Updates and optimizer", "8 Blocks", "9 Events", "10 Ranks",
               "11 Against another run", "12 Definitions")  # fmt: skip
     assert [title for title in titles if title not in text] == []
@@ -648,10 +649,10 @@ def test_whatif_command(saved: str) -> None:
 def test_bad_input_is_one_line_and_exit_code_2(
     saved: str, options: list[str], message: str
 ) -> None:
-    result = CliRunner().invoke(report_command, options)
+    result = CliRunner().invoke(main, ["report", *options])
     assert result.exit_code == 2
     last = result.stderr.strip().splitlines()[-1]
-    assert last.startswith("Error: ")
+    assert last.startswith("fpemu: ")
     assert message in last
     assert result.stdout == ""
     assert os.listdir() == ["run.fpemu"]

@@ -14,6 +14,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from full_run import LAYERS, SKIPPED, STEPS, Run, full_run, loss_scale, shared_run
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 import fpemu
@@ -23,8 +25,10 @@ from fpemu.analysis.report import build
 from fpemu.analysis.report.figures import figures
 from fpemu.analysis.report.layout import SECTIONS, present
 from fpemu.analysis.report.progress import shown
+from fpemu.analysis.report.quantiles import quantiles
 from fpemu.analysis.report.sections.blocks import ELEMENTS
-from fpemu.analysis.report.sections.tensors import layer_of, layers
+from fpemu.analysis.report.sections.tensors import layers
+from fpemu.analysis.tensor_names import layer_of
 from fpemu.analysis.trace import Trace
 from fpemu.errors import InputError
 
@@ -66,7 +70,7 @@ def test_a_trace_that_holds_little_has_few_sections() -> None:
     trace = Trace()
     trace.record("fc1", "weight", np.float32([0.5, 0.25]), 0)
     names = [section.name for section in present(build(trace))]
-    assert names == ["verdict", "tensors", "what_if", "advice", "definitions"]
+    assert names == ["verdict", "advice", "tensors", "what_if", "definitions"]
     assert [section.name for section in present(build(Trace()))] == ["verdict", "definitions"]
 
 
@@ -178,6 +182,39 @@ def test_loss_scales_are_the_replays(run: Run, alone: report.Report) -> None:
     assert shares == sorted(shares)
 
 
+def test_the_static_scale_replayed_is_the_one_advised() -> None:
+    """The best for weight gradients alone would be 1; the small activation gradients need more."""
+    trace = Trace()
+    for step in range(3):
+        trace.record("fc1", "weight_gradient", np.float32([1e-2, 1e-3]), step)
+        trace.record("fc1", "activation_gradient", np.float32([1e-8, 1e-7]), step)
+    found = build(trace)
+    assert [str(one) for one in lossscale.standard(trace) if one.name == "static"] == ["static"]
+    static = [row.scaler for row in found.loss_scales if row.scaler.startswith("static:")]
+    scale = int(np.log2(found.advice.loss_scale_advised))
+    assert scale > 1
+    assert static == [f"static:scale=2^{scale}"]
+    text = " ".join(printed(found, 80).split())
+    assert f"Static at 2^{scale} is the scale advised." in text
+    assert f"Static at 2^{scale} is the scale advised." in report.html.render(found, plots=False)
+
+
+def test_the_loss_s_own_gradient_bounds_no_loss_scale() -> None:
+    """It is 1 times the loss scale, and stays float32; verdict, what-if and advice agree."""
+    trace = Trace()
+    trace.record("loss", "activation_gradient", np.float32(1.0), 0)
+    trace.record("fc1", "activation_gradient", np.float32([1e-8, 2e-8]), 0)
+    found = build(trace, to="fp16")
+    [kind] = [row for row in found.kind_scales if row.to == "float16"]
+    safe = found.verdict.loss_scale
+    assert safe.best > 2**16  # at which 1 overflows
+    assert safe.best == found.advice.loss_scale_advised == kind.safe.best
+    assert (safe.low, safe.high) == (found.advice.loss_scale.low, found.advice.loss_scale.high)
+    alone = Trace()
+    alone.record("loss", "activation_gradient", np.float32(1e-8), 0)
+    assert build(alone, to="fp16").verdict.status.value == "safe_with_loss_scale"
+
+
 def test_a_run_sampled_rarely_is_not_replayed_step_by_step() -> None:
     trace = Trace()
     for step in (0, 10**7):
@@ -272,6 +309,16 @@ def test_the_skipped_step_is_no_fault_of_the_format(alone: report.Report) -> Non
     assert [cause.caught for cause in alone.first_causes] == [True]
 
 
+def test_what_a_run_noted_reads_as_a_list_of_parts() -> None:
+    trace = Trace()
+    trace.record("fc1", "weight", np.float32([1.0]), 0)
+    trace.event(3, "fc1", "activation", "first infinity", loss_scale=4096)
+    trace.event(4, "", "skip", "step skipped")
+    text = printed(build(trace), 100)
+    assert "step 3: first infinity; fc1; loss_scale 4096" in text
+    assert re.search(r"step 4: step skipped *$", text, re.MULTILINE)
+
+
 def test_ranks_are_told_apart_where_they_should_not_be() -> None:
     traces = [Trace(), Trace(), Trace()]
     for rank, trace in enumerate(traces):
@@ -310,6 +357,13 @@ def test_ranks_whose_loss_scales_differ_are_refused() -> None:
         build(traces[0], ranks=traces[1:])
     with pytest.raises(InputError, match="str is no Trace"):
         build(traces[0], ranks=["run.fpemu"])
+
+
+@given(st.lists(st.integers(-5, 5), max_size=30), st.lists(st.floats(0, 1), max_size=4))
+def test_quantiles_are_those_of_the_sorted_numbers(numbers: list[int], wanted: list[float]) -> None:
+    histogram = {place: numbers.count(place) for place in {*numbers, 9}}
+    ranks = [min(math.floor(q * len(numbers)), len(numbers) - 1) for q in wanted]
+    assert quantiles(histogram, wanted) == [sorted(numbers)[k] for k in ranks if numbers]
 
 
 def test_layers_hold_their_tensors_the_worst_first(alone: report.Report) -> None:

@@ -140,6 +140,24 @@ def test_an_existing_trace_is_replaced_and_another_file_is_not(
     assert Trace.load(out).names() == ["fine"]
 
 
+def test_what_is_scanned_is_never_written_over(tmp_path: Path) -> None:
+    facts = {"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
+    header = json.dumps(facts).encode()
+    shard, index = tmp_path / "shard.json", tmp_path / "model.safetensors.index.json"
+    shard.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    index.write_text(json.dumps({"weight_map": {"w": "shard.json"}}))
+    link = tmp_path / "link.json"
+    link.symlink_to(shard)
+    before = shard.read_bytes(), index.read_text()
+    for given, out in ((shard, shard), (shard, link), (index, index), (tmp_path, index),
+                       (index, shard), (tmp_path, shard)):  # fmt: skip
+        done = call(given, "--out", out)
+        assert done.exit_code == 2
+        assert "is a file of the checkpoint" in done.stderr
+    assert (shard.read_bytes(), index.read_text()) == before
+    assert call(index, "--out", tmp_path / "new.json").exit_code == 0
+
+
 # --- exit codes --------------------------------------------------------------------------------
 
 
@@ -176,7 +194,8 @@ def test_every_measure_is_read() -> None:
      (["--scales", "x"], "exponents"),
      (["--scales", "5:3"], "exponents"), (["--out", "a.csv"], ".html"), (["--name", "zzz"], "zzz"),
      (["--out", "/nowhere/a.html"], "/nowhere"), (["--json", "--out", "a.html"], ".json"),
-     (["--tolerance", "200"], "tolerance"), (["--threads", "0"], "threads")],
+     (["--tolerance", "200"], "percentage, from 0 to 100"), (["--tolerance", "nan"], "percentage"),
+     (["--threads", "0"], "threads")],
 )  # fmt: skip
 def test_bad_options(options: list[str], words: str, checkpoint: Path) -> None:
     done = call(checkpoint, *options)

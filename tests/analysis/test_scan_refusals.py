@@ -11,6 +11,8 @@ import struct
 import subprocess
 import sys
 import tarfile
+import time
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -540,3 +542,124 @@ def test_memory_of_a_packed_archive(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "large.npz", w=np.zeros(1 << 26, np.float32))
     assert (tmp_path / "large.npz").stat().st_size < 1 << 20
     assert peak_growth(tmp_path / "small.npz", tmp_path / "large.npz") < 100
+
+
+# --- hostile shapes, headers and containers ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "data"),
+    [("[" + ",".join([str(2**63)] * 300) + "]", "[0,0]"), ("[0,18446744073709551615]", "[0,0]"),
+     ("[" + ",".join([str(2**52)] * 200_000) + "]", "[0,0]"), (f"[{2**53},0]", "[0,0]")],
+    ids=["5,700 digits", "a side of 2^64", "200,000 sides", "a side of 2^53"],
+)  # fmt: skip
+def test_shapes_whose_product_nobody_can_write(shape: str, data: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(header(f'{{"a":{entry(shape=shape, offsets=data)}}}'))
+    begun = time.perf_counter()
+    refused(path, "damaged", "'a'")
+    assert time.perf_counter() - begun < 20
+
+
+def test_an_empty_tensor_may_have_large_sides(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(header(f'{{"a":{entry(shape=f"[{2**52},{2**52},0]", offsets="[0,0]")}}}'))
+    [row] = scan(path, formats=["fp16"]).tensors
+    assert (row.values, row.shape) == (0, (2**52, 2**52, 0))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{'descr': '<f4', 'fortran_order': False, 'shape': (0x" + "f" * 8000 + ",)}",
+     "{'descr': 0x" + "f" * 8000 + ", 'fortran_order': False, 'shape': (2,)}",
+     "{'descr': [('a', 0x" + "f" * 8000 + ")], 'fortran_order': False, 'shape': (2,)}",
+     "{[]: 1}", "{{1}, 2}", f"{{'descr': '<f4', 'fortran_order': False, 'shape': (0, {10**30})}}"],
+)  # fmt: skip
+def test_npy_headers_that_python_cannot_print_or_hash(text: str, tmp_path: Path) -> None:
+    raw = text.encode() + b"\n"
+    (tmp_path / "a.npy").write_bytes(
+        b"\x93NUMPY\x01\x00" + len(raw).to_bytes(2, "little") + raw + bytes(8)
+    )
+    refused(tmp_path / "a.npy", "damaged")
+
+
+def test_a_torch_file_whose_members_are_compressed(tmp_path: Path) -> None:
+    """Mapped, its bytes would be read as they lie: numbers that nobody saved."""
+    torch = pytest.importorskip("torch", reason="PyTorch writes the file")
+    torch.save({"w": torch.ones(1000)}, tmp_path / "a.pt")
+    with (
+        zipfile.ZipFile(tmp_path / "a.pt") as archive,
+        zipfile.ZipFile(tmp_path / "b.pt", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for name in archive.namelist():
+            packed.writestr(name, archive.read(name))
+    refused(tmp_path / "b.pt", "compressed", "save it again")
+
+
+def test_torch_lists_that_double_each_time(tmp_path: Path, monkeypatch: Any) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch writes the file")
+    from fpemu.analysis.checkpoints import torch as reader
+
+    monkeypatch.setattr(reader, "_OBJECTS", 10_000)
+    doubled: list[Any] = []
+    for _ in range(30):
+        doubled = [doubled, doubled]
+    torch.save({"w": torch.ones(2), "x": doubled}, tmp_path / "a.pt")
+    refused(tmp_path / "a.pt", "10,000 objects")
+
+
+def test_nested_torch_tensors_are_listed(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch writes the file")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the prototype that they are
+        nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    torch.save({"n": nested, "w": torch.ones(2)}, tmp_path / "a.pt")
+    found = scan(tmp_path / "a.pt", formats=["fp16"])
+    assert [row.name for row in found.tensors] == ["w"]
+    assert "nested" in found.uncounted[0].reason
+
+
+_SHRINKS = """
+import os, sys
+from fpemu.analysis import scan
+from fpemu.errors import InputError
+try:
+    scan(sys.argv[1], formats=["fp16"], progress=lambda *told: os.truncate(sys.argv[1], 4096))
+except InputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".npy", ".npz"])
+def test_a_file_that_shrinks_while_it_is_read(suffix: str, tmp_path: Path) -> None:
+    """Of a mapped file the system would end the process."""
+    path, values = tmp_path / f"a{suffix}", np.ones(1 << 21, np.float32)
+    if suffix == ".pt":
+        torch = pytest.importorskip("torch", reason="PyTorch writes the file")
+        torch.save({"a": torch.ones(1000), "b": torch.from_numpy(values)}, path)
+    elif suffix == ".npy":
+        np.save(path, values)
+    else:
+        np.savez(path, a=values[:10], b=values)
+    done = subprocess.run(
+        [sys.executable, "-c", _SHRINKS, str(path)], capture_output=True, text=True, timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "FPEMU_THREADS": "1"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"checkpoint {str(path)!r}: ")
+    assert done.stdout.count("\n") == 1
+
+
+def test_messages_stay_short(tmp_path: Path) -> None:
+    refused("x" * 5000, "cannot be read")
+    with (tmp_path / "a.npz").open("wb") as file:
+        np.savez(file, **{f"{k}{'x' * 1200}": np.float32([1]) for k in range(10)})
+    with pytest.raises(InputError, match="no tensor is called so") as caught:
+        scan(tmp_path / "a.npz", names="z" * 3000)
+    assert len(str(caught.value)) < 600
+
+
+def test_no_pattern_at_all_is_refused(tmp_path: Path) -> None:
+    small(tmp_path / "a.safetensors")
+    with pytest.raises(InputError, match="at least one pattern"):
+        scan(tmp_path / "a.safetensors", names=[])

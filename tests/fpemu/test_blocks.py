@@ -115,6 +115,7 @@ def test_narrow_floats_widen_and_nothing_counts_nothing() -> None:
         (np.zeros(3, np.float32), {"block": True}),
         (np.zeros(3, np.float32), {"axis": 1}),
         (np.zeros(3, np.float32), {"axis": "x"}),
+        (np.zeros(3, np.float32), {"axis": 10**30}),
     ],
 )
 def test_what_cannot_be_counted_is_refused_in_a_line(x: np.ndarray, given: dict) -> None:
@@ -131,3 +132,10 @@ def test_block_sizes_do_not_mix_and_damaged_counts_are_refused() -> None:
     for bad in ({}, good | {"crest": [5]}, good | {"amax": "!"}, good | {"block": -1}):
         with pytest.raises(InputError, match="no BlockTally"):
             BlockTally.from_json(bad)
+
+
+@pytest.mark.parametrize("quantiles", [[math.nan], [-0.1], [1.5], [math.inf], 3, "x", [None]])
+def test_quantiles_that_are_none(quantiles: object) -> None:
+    for counted in (block_tally(np.ones(8, np.float32)), block_tally(np.float32([]))):
+        with pytest.raises(InputError, match="must be numbers from 0 to 1"):
+            counted.scale_quantiles("fp4", quantiles)  # type: ignore[arg-type]

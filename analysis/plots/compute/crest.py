@@ -12,7 +12,7 @@ import numpy as np
 import fpemu
 from fpemu.analysis.asked import several
 from fpemu.analysis.plots.compute.counts import Counts, Shares, check_count, freeze
-from fpemu.analysis.plots.compute.noise import decibels
+from fpemu.analysis.plots.compute.noise import check_squares, decibels
 from fpemu.blocks import CREST_STEPS
 from fpemu.cast import Cast, Overflow, make_cast
 from fpemu.errors import InputError, did_you_mean
@@ -114,6 +114,7 @@ def qsnr_by_crest(
     every, sizes = _blocks(x, check_count(block, "block"))
     amax = np.abs(every).max(1, initial=0.0)
     finite, nonzero = np.isfinite(amax), amax != 0
+    check_squares(amax[finite])
     good, amax, sizes = (a[finite & nonzero] for a in (every, amax, sizes))
     squares = np.square(good).sum(1)
     # a block of equal magnitudes has crest factor 1: its root may be a little above
@@ -137,8 +138,11 @@ def qsnr_by_crest(
 
 def _blocks(x: Any, block: int) -> tuple[Array, Array]:
     """All blocks as rows, a short one filled up with zeros, and how many numbers each has."""
+    arrays = list(map(np.asarray, x.values() if isinstance(x, Mapping) else [x]))
+    longest = max((array.shape[-1] for array in arrays if array.ndim), default=1)
+    block = min(block, max(longest, 1))  # a longer one would be nothing but filled up
     rows, sizes = [np.zeros((0, block))], [np.zeros(0, np.int64)]
-    for array in map(np.asarray, x.values() if isinstance(x, Mapping) else [x]):
+    for array in arrays:
         if array.dtype.kind != "f" or array.ndim == 0:
             raise InputError(
                 f"{array.dtype}{list(array.shape)}: blocks are taken along the last axis of arrays "

@@ -63,7 +63,7 @@ def error_distribution(
     Errors are computed in float64. Infinities and NaNs of x are left out; finite values that
     become one are counted apart. seed: for stochastic casts.
     """
-    if measure not in MEASURES:
+    if not isinstance(measure, str) or measure not in MEASURES:
         hint = did_you_mean(str(measure), MEASURES)
         raise InputError(f"unknown measure {measure!r}; {hint}measures: {', '.join(MEASURES)}")
     casts = [make_cast(to) for to in (a, b) if to is not None]

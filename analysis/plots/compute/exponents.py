@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fpemu.analysis.asked import several
 from fpemu.analysis.parts import Parts
 from fpemu.analysis.plots.compute.bands import Band
 from fpemu.analysis.plots.compute.binades import BINADES, by_binade
@@ -18,12 +19,12 @@ from fpemu.analysis.plots.compute.counts import (
 )
 from fpemu.analysis.plots.source import cells, row_labels, tensors
 from fpemu.analysis.totals import add_to
+from fpemu.cast import Cast
+from fpemu.format import Format
 from fpemu.tallies import exponent_of
 
 if TYPE_CHECKING:
     from fpemu.analysis.plots.source import Source
-    from fpemu.cast import Cast
-    from fpemu.format import Format
 
 __all__ = [
     "ExponentHeatmap",
@@ -66,7 +67,7 @@ def exponent_histogram(
     Signs are ignored, -0 is a zero. selection: name=, kind=, step= of a Trace, whose gradients
     are counted without the loss scale that they were recorded times unless unscaled=False.
     """
-    bands = tuple(Band.of(to) for to in formats)
+    bands = tuple(Band.of(to) for to in several("formats", formats, str, Format, Cast))
     rows: dict[str, Parts] = {}
     for cell in cells(source, **selection):
         add_to(rows, cell.kind or cell.name, cell.parts)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from fpemu.analysis.carried import SCALAR, carried
+from fpemu.analysis.skipped import skipped_steps
 from fpemu.analysis.trace import Trace
 from fpemu.errors import InputError
 
@@ -21,7 +22,6 @@ __all__ = ["LossScaleTrajectory", "Replays", "Trajectory", "loss_scale_trajector
 #: `fpemu.analysis.lossscale.replay` returns.
 Replays: TypeAlias = "Any | Iterable[Any] | Mapping[str, Any]"
 
-SKIP = "skip"  #: the kind of the events that say a scaler skipped a step
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _joined(lines: Iterable[Trajectory]) -> list[Trajectory]:
 
 def _recorded(trace: Trace) -> Trajectory:
     scales = {scalar.step: scalar.value for scalar in trace.scalars(SCALAR)}
-    skips = {event.step for event in trace.events() if event.kind == SKIP}
+    skips = skipped_steps(trace)
     known = carried(trace)
     scales.update((step, known.at(step)) for step in skips - scales.keys())
     steps = sorted(scales)

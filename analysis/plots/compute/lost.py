@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fpemu.analysis.asked import several
 from fpemu.analysis.plots.compute.counts import FORMATS, Counts, Shares, freeze
 from fpemu.analysis.plots.source import tensors
 from fpemu.analysis.scales import (
@@ -18,10 +19,10 @@ from fpemu.analysis.scales import (
 )
 from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError
+from fpemu.format import Format
 
 if TYPE_CHECKING:
     from fpemu.analysis.plots.source import Source
-    from fpemu.format import Format
 
 __all__ = ["LostByScale", "lost_by_scale"]
 
@@ -68,7 +69,7 @@ def lost_by_scale(
     selection: name=, kind=, step= of a Trace, whose gradients are counted without the loss scale
     that they were recorded times unless unscaled=False.
     """
-    casts = [make_cast(to) for to in formats]
+    casts = [make_cast(to) for to in several("formats", formats, str, Format, Cast)]
     check_tolerance(tolerance)
     factors = sorted(set(powers_of_two(scales)))
     if not factors:

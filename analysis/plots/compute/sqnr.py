@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from fpemu.analysis.asked import several
 from fpemu.analysis.parts import Parts
 from fpemu.analysis.plots.compute.counts import FORMATS, Shares
 from fpemu.analysis.plots.compute.noise import decibels, measured, predicted
@@ -20,11 +21,11 @@ from fpemu.analysis.scales import SCALES, powers_of_two
 from fpemu.analysis.totals import add_to
 from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError
+from fpemu.format import Format
 from fpemu.tallies import Tally, tally
 
 if TYPE_CHECKING:
     from fpemu.analysis.plots.source import Source
-    from fpemu.format import Format
 
 __all__ = ["Levels", "SqnrByLayer", "SqnrByScale", "sqnr_by_layer", "sqnr_by_scale"]
 
@@ -85,7 +86,7 @@ def sqnr_by_scale(
     a decibel where nothing saturates. seed: for stochastic casts of arrays.
     scales: powers of two. selection: name=, kind=, step=, unscaled= of a Trace.
     """
-    casts = [make_cast(to) for to in formats]
+    casts = [make_cast(to) for to in several("formats", formats, str, Format, Cast)]
     factors = sorted(set(powers_of_two(scales)))
     if not factors:
         raise InputError("scales: at least one power of two is needed")

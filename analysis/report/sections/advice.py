@@ -10,16 +10,15 @@ from fpemu.analysis.report.numbers import (
     bits,
     decibels,
     file_size,
-    kind_words,
     number,
     plain,
     power,
+    reach,
     share,
     shorten,
 )
 from fpemu.analysis.report.section import Section
 from fpemu.analysis.report.terminal import Column, item, left_out, note, print_rows, tensor
-from fpemu.cast import make_cast
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,25 +30,21 @@ if TYPE_CHECKING:
 
 __all__ = ["SECTION", "advice_of"]
 
-#: What a format is used with: E4M3 forward, E5M2 for gradients.
-_PARTNERS = {"float8_e4m3fn": "float8_e5m2", "float8_e4m3fnuz": "float8_e5m2fnuz"}
-
 
 def advice_of(trace: Trace, question: Question) -> Advice | None:
-    """Return the advice for the judged cast, its partner for gradients and bfloat16."""
-    from fpemu.analysis.advice import advise
+    """Return the advice for the judged cast, its partner for gradients and bfloat16.
 
-    partner = _PARTNERS.get(question.to.format.name)
-    formats = [question.to, *map(make_cast, filter(None, (partner, "bfloat16")))]
-    found = advise(trace, formats=list(dict.fromkeys(formats)), tolerance=question.tolerance)
+    There is none for formats of scales, which have no sign or no zero.
+    """
+    from fpemu.analysis.advice.advisor import advise, can_advise, usual_formats
+
+    if not can_advise(question.to):
+        return None
+    found = advise(trace, formats=usual_formats(question.to), tolerance=question.tolerance)
     return None if found.status == "no_data" else found
 
 
-def _range(row: TensorAdvice) -> str:
-    if row.low is None or row.high is None:
-        return "none"
-    return power(row.low) if row.low == row.high else f"{power(row.low)} to {power(row.high)}"
-
+_MARGIN = 110  # columns, from which margins are shown
 
 _KEEP = (
     Column("keep", lambda r: Text(shorten(plain(r.layer)))),
@@ -63,8 +58,8 @@ _TENSORS = (
     Column("tensor", lambda r: tensor(r.name, r.kind)),
     Column("format", lambda r: r.to),
     Column("scale>", lambda r: power(r.scale)),
-    Column("safe", _range, 100),
-    Column("margin>", lambda r: bits(r.margin_bits), 110),
+    Column("safe", lambda r: reach(r.low, r.high), 100),
+    Column("margin>", lambda r: bits(r.margin_bits), _MARGIN),
     Column("underflow>", lambda r: share(r.underflow_percent)),
     Column("beyond>", lambda r: share(r.saturated_percent), 90),
     Column("SQNR>", lambda r: decibels(r.sqnr_db), 80),
@@ -72,7 +67,7 @@ _TENSORS = (
 )
 
 _MEMORY = (
-    Column("memory", lambda r: kind_words(r.kind)),
+    Column("memory", lambda r: r.label),
     Column("format", lambda r: r.format),
     Column("size>", lambda r: file_size(r.bytes)),
     Column("in float32>", lambda r: file_size(r.float32_bytes)),
@@ -90,7 +85,9 @@ def _show(report: Report, console: Console, limit: int) -> None:
         print_rows(console, advice.keep, _KEEP, limit)
         note(console, left_out(len(advice.keep), limit))
     print_rows(console, tensors_of(advice), _TENSORS, limit)
-    said = "Expected at the scale named; margin: binades to the nearer end of the safe scales."
+    said = "Most lost first; underflow and SQNR are what is expected at the scale named."
+    if console.width >= _MARGIN:
+        said += " Margin: binades to the nearer end of the safe scales."
     note(console, said + left_out(len(advice.tensors), limit))
     if advice.memory:
         print_rows(console, advice.memory, _MEMORY, limit)
@@ -110,7 +107,7 @@ def _page(report: Report) -> dict[str, Any]:
     return {
         "advice": advice,
         "lines": sorted(advice.lines, key=lambda line: line.rank),
-        "rows": [(row, _range(row)) for row in tensors_of(advice)],
+        "rows": [(row, reach(row.low, row.high)) for row in tensors_of(advice)],
     }
 
 

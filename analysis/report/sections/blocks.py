@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.carried import carried
 from fpemu.analysis.report.numbers import count, number, power, share
+from fpemu.analysis.report.quantiles import quantiles
 from fpemu.analysis.report.rows import record_json
 from fpemu.analysis.report.section import Section
 from fpemu.analysis.report.terminal import Column, left_out, note, print_rows, tensor
@@ -70,8 +71,7 @@ def block_rows(trace: Trace) -> tuple[BlockRow, ...]:
     for counted in trace.counted("blocks"):
         key = counted.name, counted.kind, counted.value.block
         add_to(totals, key, counted.value)
-        held: Any = counted  # has what a record is asked for: a kind and a step
-        shift = exponent_of(scales.factor(held))
+        shift = exponent_of(scales.factor(counted))
         binades = exponents.setdefault(key, {})
         for place, n in enumerate(counted.value.amax.exponents().tolist(), Tally.EXPONENTS.start):
             if n:
@@ -84,8 +84,8 @@ def block_rows(trace: Trace) -> tuple[BlockRow, ...]:
 
 def _row(name: str, kind: str, to: str, tally: BlockTally, binades: Mapping[int, int]) -> BlockRow:
     top = math.frexp(make_cast(to).format.max)[1] - 1
-    scales = tuple(math.ldexp(1.0, place - top) for place in _quantiles(binades, QUANTILES))
-    crest = next(iter(_quantiles(dict(enumerate(tally.crest)), (0.5,))), None)
+    scales = tuple(math.ldexp(1.0, place - top) for place in quantiles(binades, QUANTILES))
+    crest = next(iter(quantiles(dict(enumerate(tally.crest)), (0.5,))), None)
     return BlockRow(
         name,
         kind,
@@ -98,22 +98,6 @@ def _row(name: str, kind: str, to: str, tally: BlockTally, binades: Mapping[int,
         tally.clipped(to),
         None if crest is None else 2.0 ** ((crest + 0.5) / CREST_STEPS),
     )
-
-
-def _quantiles(histogram: Mapping[int, int], quantiles: Sequence[float]) -> list[int]:
-    """The bins in which the quantiles lie; none of an empty histogram."""
-    total = sum(histogram.values())
-    if not total:
-        return []
-    found = []
-    for q in quantiles:
-        rank, below = min(total - 1, math.floor(q * total)), 0
-        for place in sorted(histogram):
-            below += histogram[place]
-            if below > rank:
-                found.append(place)
-                break
-    return found
 
 
 # --- text --------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ _COLUMNS = (
     Column("tensor", lambda e: tensor(e.name, e.kind)),
     Column("values>", lambda e: count(e.count)),
     Column("share>", lambda e: share(e.percent)),
-    Column("amax>", lambda e: number(e.amax)),
+    Column("amax>", lambda e: number(e.amax), 90),
     Column("steps>", lambda e: str(e.steps)),
     Column("worst>", lambda e: share(e.worst_percent)),
 )
@@ -125,8 +125,9 @@ def _show(report: Report, console: Console, limit: int) -> None:
         said = "First step of each; NaN, infinity and overflow first."
         note(console, said + left_out(len(events), limit))
     for row in report.log[:limit]:
-        what = f"step {row.step}: {plain(row.message)} {plain(row.name)} {cell(row.facts)}"
-        console.print(item(" ".join(what.split())))
+        facts = cell(row.facts) if row.facts else ""
+        parts = filter(None, (plain(row.message), plain(row.name), facts))
+        console.print(item(" ".join(f"step {row.step}: {'; '.join(parts)}".split())))
     note(console, left_out(len(report.log), limit))
 
 

@@ -71,19 +71,23 @@ class ReplayRow:
         return record_json(self)
 
 
-def replays_of(trace: Trace, question: Question) -> tuple[Replay, ...]:
-    """Replay the scalers worth it, if the trace has gradients.
+def replays_of(trace: Trace, question: Question, advised: float | None) -> tuple[Replay, ...]:
+    """Replay the scalers worth it, if the trace has gradients; the static scale is the one advised.
 
     Steps between the recorded ones are taken to have the gradients of the last recorded one, and
     left out where they are far more than those.
     """
-    from fpemu.analysis.lossscale import replays, standard
+    from fpemu.analysis.lossscale import replays, scaler, standard
 
     if not any(kind in GRADIENTS for kind in trace.kinds()):
         return ()
     steps = trace.steps()
     gaps = "hold" if steps[-1] - steps[0] < _DENSE * len(steps) else "skip"
-    return replays(trace, standard(trace, to=question.to), to=question.to, gaps=gaps)
+    scalers = standard(trace, to=question.to)
+    if advised not in (None, 1.0):
+        static = scaler("static"), scaler("static", scale=advised)
+        scalers = *static, *(one for one in scalers if one.name != "static")
+    return replays(trace, scalers, to=question.to, gaps=gaps)
 
 
 def replay_rows(replays: Sequence[Replay]) -> tuple[ReplayRow, ...]:
@@ -95,16 +99,16 @@ def replay_rows(replays: Sequence[Replay]) -> tuple[ReplayRow, ...]:
 # --- text --------------------------------------------------------------------------------------
 
 _COLUMNS = (
-    Column("", lambda r: Text("ok", "green") if r.fine else Text("!!", "bold red")),
+    Column("", lambda r: Text("" if r.fine else "!!", "bold red")),
     Column("scaler", lambda r: Text(plain(r.scaler))),
     Column("lost>", lambda r: share(r.lost_percent)),
     Column("underflow>", lambda r: share(r.underflow_percent), 70),
     Column("overflow steps>", lambda r: count(r.overflow_steps), 90),
     Column("skipped steps>", lambda r: count(r.skipped_steps)),
     Column("not skipped>", lambda r: count(r.spoiled_steps), 100),
-    Column("final scale>", lambda r: power(r.final_scale)),
+    Column("last scale>", lambda r: power(r.final_scale)),
     Column("stopped at>", lambda r: "" if r.stopped is None else str(r.stopped), 120),
-    Column("estimate", lambda r: "yes" if r.open_loop else "no", 80),
+    Column("estimate", lambda r: "yes" if r.open_loop else "no", 90),
 )
 
 
@@ -113,10 +117,18 @@ def _show(report: Report, console: Console, limit: int) -> None:
     print_rows(console, rows, _COLUMNS, limit)
     said = (
         f"{report.to}, gradients of {count(rows[0].steps)} steps; lost: also those of skipped "
-        "steps; !! lets NaN or infinity reach the weights, or stops the run. An estimate takes the "
-        "recorded gradients, which another scale would have changed."
+        "steps; !! lets NaN or infinity reach the weights, or stops the run. "
+        + _static(report)
+        + "An estimate takes the recorded gradients, which another scale would have changed"
+        + ("; all of these are." if all(row.open_loop for row in rows) else ".")
     )
     note(console, said + left_out(len(rows), limit))
+
+
+def _static(report: Report) -> str:
+    """Which static scale is among the scalers."""
+    scale = report.advice.loss_scale_advised if report.advice else 1.0
+    return "" if scale == 1.0 else f"Static at {power(scale)} is the scale advised. "
 
 
 def _notes(rows: Sequence[ReplayRow]) -> dict[str, list[str]]:
@@ -133,5 +145,5 @@ SECTION = Section(
     lambda report: bool(report.loss_scales),
     _show,
     lambda report: {"loss_scales": [row.to_json() for row in report.loss_scales]},
-    lambda report: {"notes": _notes(report.loss_scales)},
+    lambda report: {"notes": _notes(report.loss_scales), "static": _static(report)},
 )

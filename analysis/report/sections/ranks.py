@@ -11,13 +11,13 @@ from rich.text import Text
 
 from fpemu.analysis.carried import Carried, carried
 from fpemu.analysis.records import GRADIENTS
-from fpemu.analysis.report.gather import skipped_steps
 from fpemu.analysis.report.numbers import bits, count, number, share
 from fpemu.analysis.report.rows import record_json
 from fpemu.analysis.report.section import Section
 from fpemu.analysis.report.terminal import Column, left_out, note, print_rows, tensor
+from fpemu.analysis.skipped import is_caught, skipped_steps
 from fpemu.analysis.totals import Total, add_to
-from fpemu.analysis.trace import Trace
+from fpemu.analysis.trace import Trace, check_trace
 from fpemu.analysis.what_if import percent
 from fpemu.errors import InputError
 
@@ -83,10 +83,7 @@ def merged(traces: Sequence[Trace]) -> Trace:
 
     Errors: InputError for what is no Trace, or loss scales that differ between ranks at a step.
     """
-    for trace in traces:
-        if not isinstance(trace, Trace):
-            raise InputError(f"{type(trace).__name__} is no Trace; Trace.load(path) reads a file")
-    scales = [carried(trace) for trace in traces]
+    scales = [carried(check_trace(trace)) for trace in traces]
     for rank, trace in enumerate(traces):
         _check_scales(scales[0], scales[rank], trace, rank)
     together = Trace()
@@ -124,10 +121,8 @@ def _seen(trace: Trace) -> _Seen:
     totals: dict[_Key, Total] = {}
     by_step: dict[_Key, dict[int, Tally]] = {}
     for record in trace.records():
-        key, skipped = (record.name, record.kind), record.step in skips
-        total = Total.of(
-            record, scales.factor(record), skipped=skipped and record.kind in GRADIENTS
-        )
+        key = record.name, record.kind
+        total = Total.of(record, scales.factor(record), skipped=is_caught(record, skips))
         add_to(totals, key, total)
         by_step.setdefault(key, {})[record.step] = record.tally
     return totals, by_step
@@ -199,7 +194,8 @@ def alike(report: Report) -> str:
     """Return how many tensors are the same on all ranks, in words."""
     same = [row for row in report.ranks if row.identical and len(row.ranks) > 1]
     once = sum(len(row.ranks) == 1 for row in report.ranks)
-    said = f"{count(len(same))} tensors are the same on all ranks, value by value."
+    many = "1 tensor is" if len(same) == 1 else f"{count(len(same)) if same else 'No'} tensors are"
+    said = f"{many} the same on all ranks, value by value."
     return said + f" {count(once)} were recorded on one rank alone." * bool(once)
 
 

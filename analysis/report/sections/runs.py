@@ -91,10 +91,10 @@ def _show(report: Report, console: Console, limit: int) -> None:
 
 def _side_by_side(report: Report, console: Console) -> None:
     table = new_table()
+    numeric = _numeric(report)
     for key in _run_columns(report):
-        numeric = any(isinstance(run.get(key), int | float) for run in report.runs)
-        table.add_column(Text(plain(key.replace("_", " "))), justify="right" if numeric else "left",
-                         overflow="fold")  # fmt: skip
+        table.add_column(Text(plain(key.replace("_", " "))), overflow="fold",
+                         justify="right" if key in numeric else "left")  # fmt: skip
     for run in report.runs:
         table.add_row(*(Text(cell(run.get(key))) for key in _run_columns(report)))
     console.print(table)
@@ -102,6 +102,15 @@ def _side_by_side(report: Report, console: Console) -> None:
 
 def _run_columns(report: Report) -> list[str]:
     return list(dict.fromkeys(key for run in report.runs for key in run))
+
+
+def _numeric(report: Report) -> list[str]:
+    """Return the columns that hold numbers."""
+    return [
+        key
+        for key in _run_columns(report)
+        if any(isinstance(run.get(key), int | float) for run in report.runs)
+    ]
 
 
 def _json(report: Report) -> dict[str, Any]:
@@ -117,5 +126,5 @@ SECTION = Section(
     lambda report: bool(report.runs or report.scalars),
     _show,
     _json,
-    lambda report: {"columns": _run_columns(report)},
+    lambda report: {"columns": _run_columns(report), "numeric": _numeric(report)},
 )

@@ -13,6 +13,8 @@ from fpemu.analysis.report.numbers import bits, count, number, share
 from fpemu.analysis.report.rows import label, record_json
 from fpemu.analysis.report.section import Section
 from fpemu.analysis.report.terminal import Column, left_out, note, print_rows, tensor
+from fpemu.analysis.scales import is_safe
+from fpemu.analysis.tensor_names import layer_of
 from fpemu.analysis.what_if import percent
 
 if TYPE_CHECKING:
@@ -23,11 +25,7 @@ if TYPE_CHECKING:
     from fpemu.format import Format
     from fpemu.tallies import Outcome
 
-__all__ = ["SECTION", "Layer", "TensorRow", "layer_of", "layers", "tensor_row", "worst_first"]
-
-#: The kinds whose names are those of parameters: the layer's, then the parameter's own.
-_STATE = "optimizer_state"
-_PARAMETERS = ("weight", "weight_gradient", _STATE, "update")
+__all__ = ["SECTION", "Layer", "TensorRow", "layers", "tensor_row", "worst_first"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +123,7 @@ def tensor_row(
         saturated_percent=percent(outcome.saturated, outcome.nonzero),
         overflow_percent=percent(outcome.overflow, outcome.nonzero),
         lost_percent=percent(outcome.lost, outcome.nonzero),
-        safe=outcome.nan + outcome.inf == tensor.skipped
-        and not outcome.overflow
-        and outcome.lost_fraction <= tolerance,
+        safe=outcome.nan + outcome.inf == tensor.skipped and is_safe(outcome, tolerance),
         judged=judged,
     )
 
@@ -156,27 +152,6 @@ class Layer:
     def lost_percent(self) -> float:
         """What its worst tensor loses."""
         return max(row.lost_percent for row in self.rows)
-
-
-def layer_of(name: str, kind: str) -> str:
-    """Return the layer that a tensor belongs to.
-
-    >>> from fpemu.analysis.report.sections.tensors import layer_of
-    >>> layer_of("block.0.fc1", "activation"), layer_of("block.0.fc1.weight", "update")
-    ('block.0.fc1', 'block.0.fc1')
-    >>> layer_of("block.0.add@model.py:12", "activation"), layer_of("fc1", "weight")
-    ('block.0', 'fc1')
-    >>> layer_of("block.0.fc1.weight.exp_avg", "optimizer_state")
-    'block.0.fc1'
-
-    Parameters are named after their layer and themselves, the optimizer's state after them,
-    operations after their module and where they are called.
-    """
-    if kind == _STATE and "." in name:
-        name = name.rpartition(".")[0]
-    head, dot, _ = name.partition("@")[0].rpartition(".")
-    inside = dot and (kind in _PARAMETERS or "@" in name)
-    return head if inside else name
 
 
 def layers(rows: Iterable[TensorRow]) -> tuple[Layer, ...]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from fpemu.analysis.report.numbers import count, exponent, number, plain, share
+from fpemu.analysis.report.quantiles import quantiles
 from fpemu.analysis.report.rows import record_json
 from fpemu.analysis.report.section import Section
 from fpemu.analysis.report.terminal import Column, left_out, note, print_rows, tensor
@@ -49,7 +50,8 @@ class UpdateRow:
     @classmethod
     def of(cls, name: str, tally: UpdateTally) -> UpdateRow:
         """Return the row of a weight's updates."""
-        low, median, high = (_quantile(tally.ratio_histogram, q) for q in (0.01, 0.5, 0.99))
+        places = quantiles(tally.ratio_histogram, (0.01, 0.5, 0.99))
+        low, median, high = (place + 0.5 for place in places) if places else (None, None, None)
         return cls(
             name,
             tally.total,
@@ -123,16 +125,6 @@ def state_rows(
         if tensor.kind == _STATE
     )  # fmt: skip
     return tuple(sorted(found, key=lambda row: -sum(row.underflow_percent.values())))
-
-
-def _quantile(histogram: Mapping[int, int], q: float) -> float | None:
-    """The middle of the bin in which the quantile lies."""
-    rank, below = q * sum(histogram.values()), 0
-    for place in sorted(histogram):
-        below += histogram[place]
-        if below > rank or below == sum(histogram.values()):
-            return place + 0.5
-    return None
 
 
 # --- views -------------------------------------------------------------------------------------

@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from fpemu.analysis.metadata import READ_BY_PRODUCTS
+from fpemu.analysis.records import GRADIENTS
 from fpemu.analysis.report.definitions import describe_cast, describe_format
 from fpemu.analysis.report.numbers import cell, count, plain, share
-from fpemu.analysis.report.rows import GRADIENTS, json_value
+from fpemu.analysis.report.rows import json_value
 from fpemu.analysis.report.section import Section
 from fpemu.analysis.report.sections.events import Incident
 from fpemu.analysis.report.sections.tensors import TensorRow

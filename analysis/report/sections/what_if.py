@@ -132,8 +132,9 @@ def kind_rows(
         together = reduce(add, (totals[k].parts for k in members))
         for c, cast in enumerate(question.casts):
             outcomes = together.outcomes(cast, question.scales)
+            counted = [grid[k][c] for k in members if not totals[k].stays_wide]
             safe = safe_of(
-                [grid[k][c] for k in members], str(cast), question.scales, question.tolerance
+                counted or [outcomes], str(cast), question.scales, question.tolerance
             )
             one = outcomes[question.one]
             [quality] = expected(together, cast, {1.0: one})
@@ -174,8 +175,13 @@ def _show(report: Report, console: Console, limit: int) -> None:
         table.add_row(*_cells(row, first, wide))
         last = row.kind
     console.print(table)
-    note(console, "Lost unscaled: of the kind's values together. Safe scales, and lost then:"
-                  " tensor by tensor, the worst one.")  # fmt: skip
+    shared = " Gradients share one loss scale, the one above." if found is not None else ""
+    note(console, "Lost at 1: unscaled, of the kind's values together. Safe scales, and lost then:"
+                  f" tensor by tensor, the worst one. Advised: for this kind alone{_NONE_SAFE}"
+                  + shared)  # fmt: skip
+
+
+_NONE_SAFE = "; in brackets the best of those tried, where none is safe."
 
 
 def render_scales(rows: Sequence[ScaleRow], console: Console) -> None:
@@ -191,11 +197,12 @@ def render_scales(rows: Sequence[ScaleRow], console: Console) -> None:
         table.add_row(cells[0], *([str(row.step)] * dated), *cells[1:])
         last = here
     console.print(table)
+    note(console, f"Lost at 1: unscaled. Advised: for this tensor alone{_NONE_SAFE}")
 
 
 def _titles(wide: bool) -> tuple[str, ...]:
     quality = ("SQNR>", "cosine>") if wide else ()
-    return ("lost unscaled>", *quality, "safe scales", "advised>", "lost then>")
+    return ("lost at 1>", *quality, "safe scales", "advised>", "lost then>")
 
 
 def _cells(row: ScaleRow, first: Text, wide: bool) -> Iterable[str | Text]:
