@@ -136,7 +136,7 @@ def test_signals_end_the_script_and_not_the_report(folder: Path, number):
             assert started.poll() is None
         time.sleep(0.2)
         started.send_signal(number)
-        _, error = started.communicate(timeout=60)
+        _, error = started.communicate(timeout=240)
     finally:
         started.kill()
     assert started.returncode == 128 + number, error

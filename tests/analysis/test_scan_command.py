@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -220,7 +221,9 @@ def test_refusals_are_one_line(tmp_path: Path) -> None:
 def process(*args: object, **streams: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "fpemu.analysis.cli", "scan", *map(str, args)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}, **streams,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"},
+        # in the background of a shell Ctrl-C is ignored, and so by all that is started there
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **streams,
     )  # fmt: skip
 
 
@@ -245,13 +248,16 @@ def test_progress_and_interruption(tmp_path: Path) -> None:
     while b"/s" not in seen and time.monotonic() < deadline:
         seen += os.read(leader, 4096)
     child.send_signal(signal.SIGINT)
+    end = threading.Timer(60, child.kill)  # whatever happens, the test ends
+    end.start()
     try:
         while True:
             seen += os.read(leader, 4096)
     except OSError:  # Linux's end of a terminal
         pass
     os.close(leader)
-    assert child.wait(timeout=60) == 130
+    assert child.wait() == 130
+    end.cancel()
     assert b"B/s" in seen
     assert b"huge.safetensors" in seen
     assert b"interrupted" in seen
