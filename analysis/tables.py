@@ -52,6 +52,10 @@ CREATE TABLE record (
     UNIQUE (step, tensor)
 );
 CREATE INDEX record_by_tensor ON record (tensor, step);
+CREATE TABLE counted (
+    id INTEGER PRIMARY KEY, step INTEGER NOT NULL, tensor INTEGER NOT NULL REFERENCES tensor (id),
+    topic TEXT NOT NULL, counts TEXT NOT NULL, UNIQUE (topic, step, tensor)
+);
 CREATE TABLE event (
     id INTEGER PRIMARY KEY, step INTEGER NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
     message TEXT NOT NULL, facts TEXT NOT NULL
@@ -59,10 +63,6 @@ CREATE TABLE event (
 CREATE TABLE scalar (
     id INTEGER PRIMARY KEY, step INTEGER NOT NULL, name TEXT NOT NULL, value REAL,
     UNIQUE (step, name)
-);
-CREATE TABLE counted (
-    id INTEGER PRIMARY KEY, step INTEGER NOT NULL, tensor INTEGER NOT NULL REFERENCES tensor (id),
-    topic TEXT NOT NULL, counts TEXT NOT NULL, UNIQUE (topic, step, tensor)
 );
 """
 

@@ -123,13 +123,16 @@ def test_the_report_is_written_however_a_script_ends(folder: Path, how, code, sa
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_the_script_and_not_the_report(folder: Path, number):
-    code = "from fpemu.analysis.cli import main; main(prog_name='fpemu')"
+    # in the background of a shell Ctrl-C is ignored, and so by all that is started there
+    handler = "default_int_handler" if number == signal.SIGINT else "SIG_DFL"
+    code = (
+        f"import signal; signal.signal({int(number)}, signal.{handler}); "
+        "from fpemu.analysis.cli import main; main(prog_name='fpemu')"
+    )
     started = subprocess.Popen(
         [sys.executable, "-c", code, "run", "--every", "1", "train.py", "wait", "1"],
         env=os.environ | {"PYTHONPATH": str(Path(fpemu.__file__).parents[1])},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        # in the background of a shell Ctrl-C is ignored, and so by all that is started there
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )  # fmt: skip
     try:
         while "step 3" not in started.stdout.readline():

@@ -218,12 +218,19 @@ def test_refusals_are_one_line(tmp_path: Path) -> None:
 # --- as a process ------------------------------------------------------------------------------
 
 
+# In the background of a shell Ctrl-C is ignored, and so by all that is started there.
+_FPEMU = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from fpemu.analysis.cli import main
+main(prog_name="fpemu")
+"""
+
+
 def process(*args: object, **streams: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "fpemu.analysis.cli", "scan", *map(str, args)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"},
-        # in the background of a shell Ctrl-C is ignored, and so by all that is started there
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **streams,
+        [sys.executable, "-c", _FPEMU, "scan", *map(str, args)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}, **streams,
     )  # fmt: skip
 
 
