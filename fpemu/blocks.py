@@ -83,7 +83,7 @@ class BlockTally:
             return tuple(math.nan for _ in fractions)
         ranks = [min(count - 1, math.floor(q * count)) for q in fractions]
         places = np.searchsorted(ends, ranks, side="right")
-        top = _emax(make_cast(to))
+        top = make_cast(to).format.emax
         return tuple(math.ldexp(1.0, int(place) + Tally.EXPONENTS.start - top) for place in places)
 
     def clipped(self, to: str | Format | Cast) -> int:
@@ -93,7 +93,7 @@ class BlockTally:
         from 1.8125 on in E4M3, from 1.75 on in FP4 (nearest rounding).
         """
         cast = make_cast(to)
-        outcome = _folded(self.amax).outcome(cast, math.ldexp(1.0, _emax(cast)))
+        outcome = _folded(self.amax).outcome(cast, math.ldexp(1.0, cast.format.emax))
         return outcome.saturated + outcome.overflow
 
     def __add__(self, other: BlockTally) -> BlockTally:
@@ -207,11 +207,6 @@ def _checked_quantiles(quantiles: Any) -> list[float]:
         given = " ".join(repr(quantiles).split())
         raise InputError(f"quantiles {given:.60}: must be numbers from 0 to 1, such as (0.5, 0.99)")
     return fractions
-
-
-def _emax(cast: Cast) -> int:
-    """The exponent of the format's largest value."""
-    return math.frexp(cast.format.max)[1] - 1
 
 
 def _folded(amax: Tally) -> Tally:

@@ -6,20 +6,16 @@ escaped by jinja2's autoescape, and no script but the page's own, by its digest,
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from markupsafe import Markup
 
 from fpemu.analysis.checkpoints.result import Scan
 from fpemu.analysis.checkpoints.rows import Loss
 from fpemu.analysis.checkpoints.sizes import size
 from fpemu.analysis.checkpoints.text import short_name
 from fpemu.analysis.report import numbers
-from fpemu.analysis.report.html import TEMPLATES
+from fpemu.analysis.report.html import style_and_script
 
 if TYPE_CHECKING:
     import jinja2
@@ -39,14 +35,7 @@ def render(found: Scan) -> str:
     >>> "&lt;u&gt;" in page, "<u>" in page
     (True, False)
     """
-    script = (TEMPLATES / "report.js").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return _template().render(
-        scan=found,
-        css=Markup((TEMPLATES / "report.css").read_text("utf-8")),
-        script=Markup(script),
-        script_hash=digest,
-    )
+    return _template().render(scan=found, **style_and_script())
 
 
 @cache

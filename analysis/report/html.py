@@ -26,7 +26,7 @@ from fpemu.analysis.report.summary import Report
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["TEMPLATES", "Part", "render"]
+__all__ = ["TEMPLATES", "Part", "render", "style_and_script"]
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -62,16 +62,20 @@ def render(report: Report, *, plots: bool | Sequence[Figure] = True) -> str:
     plots: whether to draw the plots (a few seconds), or what `figures` drew. A section without
     data is left out of the page and of its contents.
     """
-    script = (TEMPLATES / "report.js").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _templates().get_template("report.html.j2").render(
         report=report,
         badge=BADGES[report.verdict.status],
         sections=list(_parts(report, plots)),
-        css=Markup((TEMPLATES / "report.css").read_text("utf-8")),
-        script=Markup(script),
-        script_hash=digest,
+        **style_and_script(),
     )
+
+
+def style_and_script() -> dict[str, Any]:
+    """Return what a page of its own needs of looks and behaviour, for its template."""
+    script = (TEMPLATES / "report.js").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    css = (TEMPLATES / "report.css").read_text("utf-8")
+    return {"css": Markup(css), "script": Markup(script), "script_hash": digest}
 
 
 def _parts(report: Report, plots: bool | Sequence[Figure]) -> Iterator[Part]:

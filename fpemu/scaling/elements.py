@@ -76,9 +76,9 @@ class FloatElement:
     def max(self) -> float:
         return self.cast.format.max
 
-    @cached_property
+    @property
     def emax(self) -> int:
-        return math.frexp(self.max)[1] - 1
+        return self.cast.format.emax
 
     @property
     def mantissa_bits(self) -> int:

@@ -34,6 +34,20 @@ class Scales(NamedTuple):
     stored: Array  #: as kept beside the elements: codes (uint8), or decode's own floats
 
 
+class _OneLevel:
+    """What rules share that scale blocks and not the tensor: they store what elements meet."""
+
+    __slots__ = ()
+
+    def whole(self, amax: np.float32, element: Element) -> np.float32:
+        """Return the scale of the tensor as a whole: none."""
+        return _ONE
+
+    def kept(self, stored: Array, whole: np.float32) -> Array:
+        """Return what the elements are multiplied or divided by, from what is stored."""
+        return stored
+
+
 class Exponent(Enum):
     """How a power-of-two scale follows from amax; emax is the exponent of the largest element."""
 
@@ -46,14 +60,13 @@ class Exponent(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ExponentRule:
+class ExponentRule(_OneLevel):
     """A power of two for each block, kept as an E8M0 code; NaN in, NaN scale (0xFF) out.
 
     least: what code 0, 2^-127, multiplies by: 2^127, unless a system has another. broken: what
     code 255, NaN, multiplies by; the values are NaN whatever it is.
     """
 
-    stored: ClassVar[str | None] = "float8_e8m0fnu"
     divides: ClassVar[bool] = False
     divides_first: ClassVar[bool] = False
 
@@ -71,10 +84,6 @@ class ExponentRule:
         inverses = _inverses(self.least, self.broken)
         return Scales(inverses.take(codes), _POWERS.take(codes), codes.astype(np.uint8))
 
-    def whole(self, amax: np.float32, element: Element) -> np.float32:
-        """Return the scale of the tensor as a whole: none."""
-        return _ONE
-
     def kept(self, stored: Array, whole: np.float32) -> Array:
         """Return what the elements are multiplied by, from what is stored."""
         values: Array = _POWERS[stored]
@@ -82,7 +91,7 @@ class ExponentRule:
 
 
 @dataclass(frozen=True, slots=True)
-class AmaxRule:
+class AmaxRule(_OneLevel):
     """The scale max / amax, in float32.
 
     wide: divided in float64, then rounded. least: amax is at least this. margin: as much headroom
@@ -92,7 +101,6 @@ class AmaxRule:
     added: put on top of amax.
     """
 
-    stored: ClassVar[str | None] = None
     divides_first: ClassVar[bool] = False
 
     wide: bool = False
@@ -134,24 +142,15 @@ class AmaxRule:
             kept = np.where(np.isfinite(kept), up.view(np.float32), kept)
         return Scales(_ONE / kept, kept, kept)
 
-    def whole(self, amax: np.float32, element: Element) -> np.float32:
-        """Return the scale of the tensor as a whole: none."""
-        return _ONE
-
-    def kept(self, stored: Array, whole: np.float32) -> Array:
-        """Return what the elements are multiplied or divided by, from what is stored."""
-        return stored
-
 
 @dataclass(frozen=True, slots=True)
-class FixedRule:
+class FixedRule(_OneLevel):
     """The same scale whatever amax is: of fixed point, or what an earlier step settled.
 
     inverse: values are divided by it, and elements multiplied, in place of the other way round;
     in float32 that is not the same.
     """
 
-    stored: ClassVar[str | None] = None
     divides: ClassVar[bool] = False
 
     scale: float = 1.0
@@ -168,14 +167,6 @@ class FixedRule:
         kept = scale if self.inverse else _ONE / scale
         return Scales(scale, kept, kept)
 
-    def whole(self, amax: np.float32, element: Element) -> np.float32:
-        """Return the scale of the tensor as a whole: none."""
-        return _ONE
-
-    def kept(self, stored: Array, whole: np.float32) -> Array:
-        """Return what the elements are multiplied or divided by, from what is stored."""
-        return stored
-
 
 @dataclass(frozen=True, slots=True)
 class TwoLevel:
@@ -185,7 +176,6 @@ class TwoLevel:
     at least 2^-6; else as TransformerEngine, whose scale is the reciprocal and clamps nothing.
     """
 
-    stored: ClassVar[str | None] = "float8_e4m3fn"
     divides: ClassVar[bool] = False
     divides_first: ClassVar[bool] = False
 

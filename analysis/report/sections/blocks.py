@@ -83,7 +83,7 @@ def block_rows(trace: Trace) -> tuple[BlockRow, ...]:
 
 
 def _row(name: str, kind: str, to: str, tally: BlockTally, binades: Mapping[int, int]) -> BlockRow:
-    top = math.frexp(make_cast(to).format.max)[1] - 1
+    top = make_cast(to).format.emax
     scales = tuple(math.ldexp(1.0, place - top) for place in quantiles(binades, QUANTILES))
     crest = next(iter(quantiles(dict(enumerate(tally.crest)), (0.5,))), None)
     return BlockRow(
