@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from fpemu.catalog import find_format
 from fpemu.elementwise import Draws, draws_of, run
 from fpemu.errors import InputError
 from fpemu.format import Format
+from fpemu.kernels.cpu_packing import group_of, pack_loop, unpack_loop
 from fpemu.kernels.plan import decode_plan, plan
 from fpemu.libraries.library import Library, Place, host_out, library_of
 
@@ -202,14 +202,6 @@ def _code_array(codes: Any, form: Format) -> Array:
 # --- codes narrower than a byte, side by side ---------------------------------------------------
 
 
-def _group(form: Format) -> tuple[int, int]:
-    """Return how many codes fill how many whole bytes."""
-    if not 2 <= form.bits <= 7:
-        raise InputError(f"{form.name} has {form.bits} bits: only codes of 2 to 7 bits are packed")
-    codes = 8 // math.gcd(form.bits, 8)
-    return codes, codes * form.bits // 8
-
-
 def pack(codes: Array, form: Format) -> Array:
     """Return uint8 codes side by side in bytes, the first in the lowest bits, along the last axis.
 
@@ -218,38 +210,49 @@ def pack(codes: Array, form: Format) -> Array:
     >>> [hex(b) for b in pack(np.array([1, 2, 3, 4], np.uint8), fpemu.finfo("fp4"))]
     ['0x21', '0x43']
     """
-    count, size = _group(form)
-    if codes.ndim == 0 or codes.shape[-1] % count:
-        length = codes.shape[-1] if codes.ndim else "no"
-        raise InputError(
-            f"{length} codes of {form.bits} bits along the last axis: must be a multiple of "
-            f"{count} to fill whole bytes; pad with zeros"
-        )
-    *outer, length = codes.shape
-    groups = codes.reshape(*outer, length // count, count).astype("<u8")
-    words = np.zeros(groups.shape[:-1], "<u8")
-    for i in range(count):
-        words |= groups[..., i] << np.uint64(form.bits * i)
-    octets = words[..., None].view(np.uint8)[..., :size]
-    return np.ascontiguousarray(octets).reshape(*outer, length // count * size)
+    _check_narrow(form)
+    return pack_bits(codes, form.bits)
 
 
 def unpack(octets: Any, form: Format) -> Array:
     """Return the uint8 codes that `pack` put side by side."""
-    count, size = _group(form)
+    _check_narrow(form)
+    return unpack_bits(octets, form.bits, form.name)
+
+
+def _check_narrow(form: Format) -> None:
+    if not 2 <= form.bits <= 7:
+        raise InputError(f"{form.name} has {form.bits} bits: only codes of 2 to 7 bits are packed")
+
+
+def pack_bits(codes: Array, bits: int) -> Array:
+    """Return uint8 codes of so many bits side by side, along the last axis."""
+    count, size = group_of(bits)
+    if codes.ndim == 0 or codes.shape[-1] % count:
+        length = codes.shape[-1] if codes.ndim else "no"
+        raise InputError(
+            f"{length} codes of {bits} bits along the last axis: must be a multiple of "
+            f"{count} to fill whole bytes; pad with zeros"
+        )
+    *outer, length = codes.shape
+    octets = np.empty((*outer, length // count * size), np.uint8)
+    pack_loop(bits)(np.ravel(codes), octets.reshape(-1))
+    return octets
+
+
+def unpack_bits(octets: Any, bits: int, name: str) -> Array:
+    """Return the uint8 codes that `pack_bits` put side by side; name: whose, for errors."""
+    count, size = group_of(bits)
     array = read_array(octets)
     if array.dtype != np.uint8 or array.ndim == 0 or array.shape[-1] % size:
         raise InputError(
-            f"packed {form.name} of dtype {array.dtype.name} and shape {array.shape}: must be "
+            f"packed {name} of dtype {array.dtype.name} and shape {array.shape}: must be "
             f"uint8 with a last axis of a multiple of {size} bytes"
         )
     *outer, length = array.shape
-    groups = np.zeros((*outer, length // size, 8), np.uint8)
-    groups[..., :size] = array.reshape(*outer, length // size, size)
-    words = groups.view("<u8")
-    shifts = np.arange(count, dtype=np.uint64) * np.uint64(form.bits)
-    codes: Array = words >> shifts & np.uint64((1 << form.bits) - 1)
-    return codes.astype(np.uint8).reshape(*outer, length // size * count)
+    codes = np.empty((*outer, length // size * count), np.uint8)
+    unpack_loop(bits)(np.ravel(array), codes.reshape(-1))
+    return codes
 
 
 def _copy_packed(out: Any, codes: Array) -> Array:

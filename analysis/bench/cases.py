@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import fpemu
-from fpemu.analysis.bench import ours
+from fpemu.analysis.bench import ours, scaled
 from fpemu.analysis.bench.pairs import Load, batch
 from fpemu.analysis.bench.peers import Array, Calls, Peer, installed
 from fpemu.analysis.bench.setup import CALL_SIZES, MODES, Arrays, Setup
@@ -40,6 +40,7 @@ def cases(setup: Setup) -> list[Case]:
     found = [*_verbs(setup), *_statistics(setup)]
     found += _modes(setup) if setup.modes else []
     found += _float64(setup) if setup.float64 else []
+    found += _scaled(setup) if setup.scaled else []
     return [*found, *_calls(setup)]
 
 
@@ -122,6 +123,25 @@ def _mode(cast: Cast, setup: Setup) -> Callable[[Arrays], Loads]:
             return fpemu.round(x, cast, seed=seed, out=out, threads=setup.threads)
 
         return Load(call, setup.size), _copy(x, out)
+
+    return prepare
+
+
+# --- scaled formats --------------------------------------------------------------------------
+
+
+def _scaled(setup: Setup) -> Iterator[Case]:
+    for verb in scaled.VERBS:
+        for scaler in scaled.scalers(setup.peers):
+            for recipe in scaled.RECIPES:
+                yield Case(verb, scaler.name, recipe, setup.size, _scale(verb, scaler, recipe))
+
+
+def _scale(verb: str, scaler: scaled.Scaler, recipe: str) -> Callable[[Arrays], Loads]:
+    def prepare(arrays: Arrays) -> Loads:
+        x, out = arrays.x, arrays.out
+        calls = scaler.prepare(recipe, x, out, arrays.setup.threads)
+        return Load(calls[verb], x.size), _copy(x, out)
 
     return prepare
 

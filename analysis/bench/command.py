@@ -31,6 +31,7 @@ _QUICK_REPEATS, _REPEATS = 5, 15
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the data.")
 @click.option("--modes", is_flag=True, help="Also the other rounding modes.")
 @click.option("--float64", is_flag=True, help="Also float64 input.")
+@click.option("--scaled", is_flag=True, help="Also scaled formats: MXFP8, MXFP4, NVFP4.")
 @click.option("--no-peers", is_flag=True, help="fpemu alone, without other libraries.")
 @click.option("--cpu-time", is_flag=True,
               help="Time on the processor, not on the wall: steadier where others work too.")
@@ -69,14 +70,18 @@ def _setup(options: dict[str, Any]) -> Setup:
         raise InputError("--cpu-time counts the calling thread alone: leave --threads at 1")
     if options["seed"] < 0:
         raise InputError(f"--seed {options['seed']}: must be 0 or more")
+    size = parse_size(options["size"] or (_QUICK_SIZE if options["quick"] else _SIZE))
+    if options["scaled"] and size % 1024:
+        raise InputError(f"--size {size}: scaled formats take whole rows of 1024; give a multiple")
     return Setup(
         to=tuple(dict.fromkeys(find_format(name).name for name in options["to"] or FORMATS)),
-        size=parse_size(options["size"] or (_QUICK_SIZE if options["quick"] else _SIZE)),
+        size=size,
         repeats=_repeats(options),
         threads=thread_count(options["threads"]),
         seed=options["seed"],
         modes=options["modes"],
         float64=options["float64"],
+        scaled=options["scaled"],
         peers=not options["no_peers"],
         cpu_time=options["cpu_time"],
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["machine_facts"]
 
-PACKAGES = ("fpemu", "numpy", "numba", "ml_dtypes", "torch", "gfloat")
+PACKAGES = ("fpemu", "numpy", "numba", "ml_dtypes", "torch", "torchao", "gfloat")
 
 
 def machine_facts() -> dict[str, Any]:

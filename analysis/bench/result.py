@@ -24,7 +24,7 @@ SCHEMA = "fpemu-bench/1"
 class Row:
     """One figure."""
 
-    verb: str  #: round, encode, decode, tally, moments, modes, float64 or call
+    verb: str  #: which table
     who: str  #: the library; for modes, the rounding mode
     to: str | None  #: the format
     size: int  #: elements a call

@@ -31,6 +31,7 @@ class Setup:
     seed: int = 0
     modes: bool = False  #: the other rounding modes too
     float64: bool = False  #: float64 input too
+    scaled: bool = False  #: scaled formats too; size: a multiple of 1,024
     peers: bool = True  #: other libraries beside
     cpu_time: bool = False  #: the thread's CPU time in place of time on the wall
 

@@ -7,6 +7,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.bench.sample import DESCRIPTION
+from fpemu.analysis.bench.scaled import RECIPES
 from fpemu.analysis.bench.sizes import size_text
 
 if TYPE_CHECKING:
@@ -27,6 +28,12 @@ _TITLES = {
 }
 
 
+_SCALED = {
+    "scaled round": "scaled formats: round, float32 to float32",
+    "quantize": "scaled formats: quantize, float32 to packed codes and scales",
+}
+
+
 def render(result: Result, console: Console) -> None:
     """Print every table of a result, and above them how it was measured."""
     _header(result, console)
@@ -35,6 +42,10 @@ def render(result: Result, console: Console) -> None:
         if rows:
             console.print(_grid(title, rows, result, _rate))
     console.print(_statistics(result))
+    for verb, title in _SCALED.items():
+        rows = [row for row in result.rows if row.verb == verb]
+        if rows:
+            console.print(_grid(title, rows, result, _rate, RECIPES))
     for size in sorted({row.size for row in result.rows if row.verb == "call"}):
         rows = [row for row in result.rows if row.verb == "call" and row.size == size]
         plural = "" if size == 1 else "s"
@@ -68,15 +79,18 @@ def _table(title: str) -> Table:
                  pad_edge=False, padding=(0, 1))  # fmt: skip
 
 
-def _grid(title: str, rows: list[Row], result: Result, cell: Any) -> Table:
-    """Return a table with a line for each library and a column for each format."""
+def _grid(
+    title: str, rows: list[Row], result: Result, cell: Any, columns: tuple[str, ...] | None = None
+) -> Table:
+    """Return a table with a line for each library and a column for each format or recipe."""
+    columns = columns or result.setup.to
     table = _table(title)
     table.add_column("", no_wrap=True)
-    for to in result.setup.to:
-        table.add_column(re.sub(r"float\d_", "", to), justify="right")
+    for to in columns:
+        table.add_column(re.sub(r"float\d_|torchao\.", "", to), justify="right")
     cells = {(row.who, row.to): row for row in rows}
     for who in dict.fromkeys(row.who for row in rows):
-        mine = [cells[who, to] for to in result.setup.to]
+        mine = [cells[who, to] for to in columns]
         smaller = mine[0].size not in (result.setup.size, 1, 1024)
         label = f"{who}, {size_text(mine[0].size)}" if smaller else who
         table.add_row(label, *(cell(row) for row in mine))

@@ -19,7 +19,15 @@ from fpemu.kernels.compile import inner, jit, source_stamp
 from fpemu.kernels.params import WORDS, Codes, Grid, Results, Shape, build_unpack
 from fpemu.kernels.random import build_draw
 
-__all__ = ["decode_loop", "general_loop", "lookup_loop", "special_loop"]
+__all__ = [
+    "bodies_of",
+    "decode_loop",
+    "general_loop",
+    "lookup_loop",
+    "once",
+    "special_loop",
+    "unpack_of",
+]
 
 # Every loop closes over the stamp, so that the disk cache sees a change in any kernel source.
 _STAMP = source_stamp()
@@ -37,7 +45,7 @@ if hasattr(os, "register_at_fork"):  # a child must not find it held by a thread
     )
 
 
-def _once(make: Callable[..., Any]) -> Callable[..., Any]:
+def once(make: Callable[..., Any]) -> Callable[..., Any]:
     """Cache what is made, and let threads that ask together wait for one making."""
     made = cache(make)
 
@@ -50,12 +58,14 @@ def _once(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def _bodies(bits: int) -> Bodies:
+def bodies_of(bits: int) -> Bodies:
+    """Return the scalar bodies of a word, to be compiled into loops."""
     return build(WORDS[bits].uint, WORDS[bits].mantissa, inner)
 
 
 @cache
-def _unpack(bits: int) -> Callable[..., Any]:
+def unpack_of(bits: int) -> Callable[..., Any]:
+    """Return what reads the constants of a general loop."""
     return build_unpack(bits, inner)
 
 
@@ -103,14 +113,14 @@ def _target() -> Callable[..., Any]:
     return target
 
 
-@_once
+@once
 def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shape) -> Loop:
     """Return loop(x, out), or loop(x, out, first, keys) for stochastic casts.
 
     out=None is x itself: of one array LLVM knows that no element is read after it was written; of
     two that may be the same it finds out at run time, and then does not vectorise.
     """
-    body, U, stamp = getattr(_bodies(bits), verb), WORDS[bits].uint, _STAMP
+    body, U, stamp = getattr(bodies_of(bits), verb), WORDS[bits].uint, _STAMP
     words, target = _words(), _target()
     if shape.stochastic:
         draw = build_draw(bits, inner)
@@ -137,12 +147,12 @@ def special_loop(verb: str, bits: int, grid: Grid, results: Results, shape: Shap
     return jit(loop)
 
 
-@_once
+@once
 def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
     """Return the same loops with one more argument: the grid and the results as an array."""
-    body, U, stamp = getattr(_bodies(bits), verb), WORDS[bits].uint, _STAMP
+    body, U, stamp = getattr(bodies_of(bits), verb), WORDS[bits].uint, _STAMP
     words, target = _words(), _target()
-    unpack = _unpack(bits)
+    unpack = unpack_of(bits)
     if shape.stochastic:
         draw = build_draw(bits, inner)
 
@@ -170,10 +180,10 @@ def general_loop(verb: str, bits: int, shape: Shape) -> Loop:
     return jit(loop)
 
 
-@_once
+@once
 def decode_loop(bits: int, codes: Codes | None) -> Loop:
     """Return loop(codes, out) for one format, or loop(codes, out, constants) for any."""
-    body, U, stamp = _bodies(bits).decode, WORDS[bits].uint, _STAMP
+    body, U, stamp = bodies_of(bits).decode, WORDS[bits].uint, _STAMP
     words = _words()
     if codes is not None:
         facts = codes
@@ -197,7 +207,7 @@ def decode_loop(bits: int, codes: Codes | None) -> Loop:
     return jit(general)
 
 
-@_once
+@once
 def lookup_loop() -> Loop:
     """Return loop(codes, out, table): the word of each code, from a table of all."""
     words, stamp = _words(), _STAMP

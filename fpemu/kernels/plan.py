@@ -63,7 +63,7 @@ _PLANS: dict[tuple[str, int, int, int, str], tuple[Cast, Plan]] = {}
 def plan(verb: str, cast: Cast, bits: int, random_bits: int, target: str = "cpu") -> Plan:
     """Return the plan for "round" or "encode" under a cast, for float32 or float64 words.
 
-    target: "cpu", or "cuda" for loops over a device's memory.
+    target: "cpu"; "cuda" for loops over a device's memory; "scaled" for those of cpu_scaled.py.
 
     Looked up by the cast's identity first, as hashing and comparing it takes half a microsecond
     of every small call; equal casts share their plan.
@@ -90,6 +90,10 @@ def _loops(target: str) -> tuple[Any, int]:
         from fpemu.kernels import cuda
 
         return cuda, HOT_CUDA
+    if target == "scaled":
+        from fpemu.kernels import cpu_scaled
+
+        return cpu_scaled, HOT
     from fpemu.kernels import cpu
 
     return cpu, HOT

@@ -12,6 +12,7 @@ from fpemu.scaling.catalog import RECIPES as recipes
 from fpemu.scaling.catalog import find_recipe
 from fpemu.scaling.delayed import Delayed, Variant
 from fpemu.scaling.elements import Codebook, FloatElement, IntegerElement
+from fpemu.scaling.hadamard import Hadamard
 from fpemu.scaling.layout import Block
 from fpemu.scaling.recipe import Recipe, Scaled
 from fpemu.scaling.rules import AmaxRule, Exponent, ExponentRule, FixedRule, TwoLevel
@@ -25,6 +26,7 @@ __all__ = [
     "ExponentRule",
     "FixedRule",
     "FloatElement",
+    "Hadamard",
     "IntegerElement",
     "Recipe",
     "Scaled",

@@ -9,6 +9,7 @@ from typing import Any
 
 from fpemu.errors import InputError, did_you_mean
 from fpemu.scaling.elements import Codebook, FloatElement, IntegerElement
+from fpemu.scaling.hadamard import TRANSFORMER_ENGINE
 from fpemu.scaling.layout import Block
 from fpemu.scaling.recipe import Recipe
 from fpemu.scaling.rules import AmaxRule, Exponent, ExponentRule, ScaleRule, TwoLevel
@@ -92,10 +93,17 @@ def _recipe(name: str, block: str, rule: ScaleRule, to: Any, note: str) -> Recip
     return Recipe(name, Block.of(block), rule, element, note)
 
 
+def _all() -> dict[str, Recipe]:
+    found = {name: _recipe(name, *facts) for name, facts in _TABLE.items()}
+    turned = found["nvfp4"].replace(
+        name="nvfp4.hadamard", rotation=TRANSFORMER_ENGINE,
+        note=f"{_TE}, NVFP4BlockScaling, inputs of weight gradients",
+    )  # fmt: skip
+    return found | {turned.name: turned}
+
+
 #: Name -> recipe, read-only.
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {name: _recipe(name, *facts) for name, facts in _TABLE.items()}
-)
+RECIPES: Mapping[str, Recipe] = MappingProxyType(_all())
 
 
 def find_recipe(name: str | Recipe) -> Recipe:

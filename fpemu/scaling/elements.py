@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from fpemu.kernels.plan import plan
 __all__ = ["Codebook", "Element", "FloatElement", "IntegerElement", "draws_for", "make_element"]
 
 Array = np.ndarray[Any, Any]
+Fused = Callable[..., None]
 
 
 class Element(Protocol):
@@ -48,6 +50,12 @@ class Element(Protocol):
 
     def decode(self, codes: Array) -> Array:
         """Return the float32 values of codes."""
+
+    def fused(self, verb: str) -> Fused | None:
+        """Return (x, out, encode, decode), which scales rows, rounds, and scales back at once.
+
+        verb: "round", or "encode", which leaves codes. None where there is no such loop.
+        """
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,12 @@ class FloatElement:
         """Return the values of codes."""
         values: Array = decode(codes, self.cast.format)
         return values
+
+    def fused(self, verb: str) -> Fused | None:
+        """Return the loop that scales rows, rounds, and scales back; None: stochastic."""
+        if self.cast.rounding is Rounding.STOCHASTIC:
+            return None
+        return plan(verb, self.cast, 32, 32, "scaled").run
 
     def __str__(self) -> str:
         return str(self.cast)
@@ -175,6 +189,9 @@ class IntegerElement:
         shift = 32 - self.bits
         whole = (codes.astype(np.int32) << shift) >> shift
         return whole.astype(np.float32) / np.float32(2**self.fraction_bits)
+
+    def fused(self, verb: str) -> None:
+        """Return no loop: there is none."""
 
     def __str__(self) -> str:
         signed = ":symmetric" if self.symmetric else ""
@@ -251,6 +268,9 @@ class Codebook:
             )
         found: Array = table[codes]
         return found
+
+    def fused(self, verb: str) -> None:
+        """Return no loop: there is none."""
 
     def __str__(self) -> str:
         return f"{self.name}[{', '.join(map(repr, self.values))}]"

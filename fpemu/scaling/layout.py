@@ -12,7 +12,7 @@ import numpy as np
 
 from fpemu.errors import InputError
 
-__all__ = ["Block", "Lines", "lay_out"]
+__all__ = ["Block", "Lines", "axis_of", "lay_out"]
 
 Array = np.ndarray[Any, Any]
 
@@ -93,7 +93,7 @@ class Lines:
 
 def lay_out(x: Array, block: Block, axis: int) -> Lines:
     """Return a float32 array as the lines of its blocks."""
-    axis = _axis(x, axis)
+    axis = axis_of(x, axis)
     moved = np.moveaxis(x, axis, -1) if x.ndim else x
     if block.columns is None:
         return _whole(moved, block, axis)
@@ -120,7 +120,8 @@ def _whole(moved: Array, block: Block, axis: int) -> Lines:
     return Lines(lines, moved.shape, moved.shape, axis, grid, 1)
 
 
-def _axis(x: Array, axis: Any) -> int:
+def axis_of(x: Array, axis: Any) -> int:
+    """Return an axis of an array, counted from the front; one that it lacks is an InputError."""
     if x.ndim == 0:
         return 0
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not (

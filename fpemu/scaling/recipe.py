@@ -8,48 +8,63 @@ from typing import Any
 
 import numpy as np
 
-from fpemu.arrays import read_floats
-from fpemu.elementwise import Draws
+from fpemu.arrays import check_out, like_input, read_floats
+from fpemu.codes import pack_bits, unpack_bits
 from fpemu.errors import InputError
-from fpemu.kernels.cpu_blocks import amax_loop, factor_loop
-from fpemu.kernels.pool import run_chunks
+from fpemu.libraries.library import Library, Place, host_out, library_of
 from fpemu.scaling.elements import Element, draws_for
-from fpemu.scaling.layout import Block, Lines, lay_out
-from fpemu.scaling.rules import ScaleRule, Scales, TwoLevel
-from fpemu.scaling.text import check_facts, parse_element, parse_rule, rule_text, split_text
+from fpemu.scaling.hadamard import Hadamard
+from fpemu.scaling.layout import Block, Lines, axis_of, lay_out
+from fpemu.scaling.pieces import Piece, encode_piece, round_piece, scale_lines, times
+from fpemu.scaling.rules import ScaleRule, TwoLevel
+from fpemu.scaling.text import (
+    check_facts,
+    parse_element,
+    parse_rotation,
+    parse_rule,
+    rotation_text,
+    rule_text,
+    split_text,
+)
 
 __all__ = ["Recipe", "Scaled"]
 
 Array = np.ndarray[Any, Any]
-
-_PIECE = 1 << 16  # numbers: they and what is made of them stay in the second cache
 
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
     """An array under a recipe: the codes of its elements, and its scales.
 
-    codes: of the array's shape, one code each. scales: as stored, one for each block: E8M0 or
-    E4M3 codes, or float32. tensor_scale: of the tensor as a whole where there are two levels.
+    codes: of the array's shape, one code each; packed: side by side in bytes along the axis.
+    scales: as stored, one for each block: E8M0 or E4M3 codes, or float32. tensor_scale: of the
+    tensor as a whole where there are two levels.
     """
 
     recipe: Recipe
-    codes: Array
-    scales: Array
+    codes: Any
+    scales: Any
     tensor_scale: np.float32
     axis: int
+    packed: bool = False
 
-    def dequantize(self) -> Array:
+    def dequantize(self) -> Any:
         """Return the float32 values."""
         return self.recipe.dequantize(self)
 
     @property
     def bits_per_value(self) -> float:
         """Bits that a value takes, its share of the scales included."""
-        if not self.codes.size:
-            return float(self.recipe.element.bits)
+        bits, size = self.recipe.element.bits, self._size()
+        if not size:
+            return float(bits)
         scales = self.scales.nbytes + (4 if isinstance(self.recipe.rule, TwoLevel) else 0)
-        return self.recipe.element.bits + 8 * scales / self.codes.size
+        return bits + 8 * int(scales) / size
+
+    def _size(self) -> int:
+        """How many values there are."""
+        count = int(np.prod(self.codes.shape, dtype=np.int64))
+        return count * 8 // self.recipe.element.bits if self.packed else count
 
 
 @dataclass(frozen=True)
@@ -66,10 +81,11 @@ class Recipe:
     >>> scaled.codes, scaled.scales
     (array([ 1, 10,  5,  6], dtype=uint8), array([125], dtype=uint8))
 
-    x: float32, or a narrower float, which widens exactly; any number of dimensions. axis: along
-    which blocks lie; blocks of several rows take them from the dimension before it (after it has
-    been moved to the end). seed, offset, random_bits: for stochastic elements, as in
-    `fpemu.round`; element i is counted in the array with the axis moved to the end.
+    x: float32, or a narrower float, which widens exactly; any number of dimensions; NumPy's or
+    that of another library, as in `fpemu.round`. axis: along which blocks lie; blocks of several
+    rows take them from the dimension before (after the axis has been moved to the end). seed,
+    offset, random_bits: for stochastic elements, as in `fpemu.round`; element i is counted in the
+    array with the axis moved to the end. rotation: before all, along the same axis.
     float64 is refused: real recipes start from float32. NaN, infinity, zeros: as the rule says.
     """
 
@@ -78,55 +94,100 @@ class Recipe:
     rule: ScaleRule
     element: Element
     note: str = field(default="", compare=False)
+    rotation: Hadamard | None = None
 
     def round(
         self, x: Any, *, axis: int = -1, seed: int | None = None, offset: int = 0,
-        random_bits: int | None = None, threads: int | None = None,
-    ) -> Array:  # fmt: skip
-        """Return what is left of an array: its elements times their scales, in float32."""
-        laid = lay_out(_values(x), self.block, axis)
-        out = np.empty_like(laid.lines)
+        random_bits: int | None = None, out: Any = None, threads: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Return what is left of an array: its elements times their scales, in float32.
+
+        >>> import numpy as np
+        >>> from fpemu.scaling import find_recipe
+        >>> find_recipe("mxfp8").round(np.float32([[1.1, 300], [0.7, 4]]), axis=0)
+        array([[  1.125 , 288.    ],
+               [  0.6875,   4.    ]], dtype=float32)
+
+        out: a float32 array of x's shape to write to; x itself is allowed. A rotated array is
+        rotated back.
+        """
+        library = None if type(x) is np.ndarray else library_of(x)
+        if library is not None:
+            return self._round_foreign(library, x, axis, (seed, offset, random_bits), out, threads)
+        array = _values(x)
+        if out is not None:
+            check_out(out, array, np.dtype(np.float32))
         draws = draws_for(self.element, seed, offset, random_bits)
+        laid = self._laid(array, axis)
+        made = _memory(laid, array, out)
 
-        def sink(place: tuple[slice, slice], part: Array, kept: Array, own: Draws | None) -> None:
-            self.element.round(part.reshape(-1), own)
-            factor_loop(self.rule.divides)(part, kept, out[place])
+        def sink(piece: Piece) -> None:
+            round_piece(piece, self.rule, self.element, made[piece.place])
 
-        self._run(laid, draws, threads, sink)
-        return laid.restored(out)
+        scale_lines(laid, self.rule, self.element, draws, threads, sink)
+        result = self._unturned(laid.restored(made), laid.axis)
+        if out is None:
+            return like_input(x, result)
+        if not np.may_share_memory(result, out):
+            np.copyto(out, result)
+        return out
 
     def quantize(
         self, x: Any, *, axis: int = -1, seed: int | None = None, offset: int = 0,
-        random_bits: int | None = None, threads: int | None = None,
+        random_bits: int | None = None, packed: bool = False, threads: int | None = None,
     ) -> Scaled:  # fmt: skip
-        """Return an array's codes and scales."""
-        laid = lay_out(_values(x), self.block, axis)
-        codes = np.empty(laid.lines.shape, np.uint8 if self.element.bits <= 8 else np.uint16)
+        """Return an array's codes and scales.
+
+        >>> import numpy as np
+        >>> from fpemu.scaling import find_recipe
+        >>> find_recipe("mxfp4").quantize(np.float32([0.1, -0.3, 0.7, 1.0]), packed=True).codes
+        array([161, 101], dtype=uint8)
+
+        packed: codes of fewer than 8 bits lie side by side in bytes along the axis, the first in
+        the lowest bits, as in `fpemu.encode`; its length must fill whole bytes. Codes of 8 bits
+        and more are as they are.
+        """
+        library = None if type(x) is np.ndarray else library_of(x)
+        if library is not None:
+            drawn = (seed, offset, random_bits)
+            return self._quantize_foreign(library, x, axis, drawn, packed, threads)
         draws = draws_for(self.element, seed, offset, random_bits)
+        laid = self._laid(_values(x), axis)
+        codes = np.empty(laid.lines.shape, np.uint8 if self.element.bits <= 8 else np.uint16)
 
-        def sink(place: tuple[slice, slice], part: Array, kept: Array, own: Draws | None) -> None:
-            codes[place] = self.element.encode(part.reshape(-1), own).reshape(part.shape)
+        def sink(piece: Piece) -> None:
+            encode_piece(piece, self.rule, self.element, codes[piece.place])
 
-        scales, whole = self._run(laid, draws, threads, sink)
-        return Scaled(self, laid.restored(codes), scales.reshape(laid.grid), whole, laid.axis)
+        done = scale_lines(laid, self.rule, self.element, draws, threads, sink)
+        kept = laid.restored(codes)
+        if packed := packed and self.element.bits < 8:
+            kept = _along(kept, laid.axis, lambda last: pack_bits(last, self.element.bits))
+        grid = done.stored.reshape(laid.grid)
+        return Scaled(self, kept, grid, done.whole, laid.axis, packed)
 
-    def dequantize(self, scaled: Scaled) -> Array:
+    def dequantize(self, scaled: Scaled) -> Any:
         """Return the float32 values that codes and scales stand for."""
-        values = np.asarray(self.element.decode(scaled.codes.reshape(-1)), np.float32)
-        laid = lay_out(values.reshape(scaled.codes.shape), self.block, scaled.axis)
+        library = library_of(scaled.codes)
+        if library is not None:
+            return self._dequantize_foreign(library, scaled)
+        codes = scaled.codes
+        if scaled.packed:
+            bits, name = self.element.bits, str(self.element)
+            codes = _along(codes, scaled.axis, lambda last: unpack_bits(last, bits, name))
+        values = np.asarray(self.element.decode(codes.reshape(-1)), np.float32)
+        laid = lay_out(values.reshape(codes.shape), self.block, scaled.axis)
         with np.errstate(all="ignore"):
             kept = self.rule.kept(scaled.scales.reshape(-1), scaled.tensor_scale)
-        out = np.empty_like(laid.lines)
-        factor_loop(self.rule.divides)(laid.lines, laid.spread(kept), out)
-        return laid.restored(out)
+        times(self.rule.divides, laid.lines, laid.spread(kept), laid.lines)
+        return self._unturned(laid.restored(laid.lines), scaled.axis)
 
     def replace(self, **changes: Any) -> Recipe:
         """Return the recipe with some of its facts changed."""
         return replace(self, **changes)
 
     def __str__(self) -> str:
-        """The recipe as text, which `Recipe.of` reads back: block, rule and element."""
-        return f"{self.block} {rule_text(self.rule)} {self.element}"
+        """The recipe as text, which `Recipe.of` reads back: block, rule, element and rotation."""
+        return " ".join(filter(None, self._parts().values()))
 
     @classmethod
     def of(cls, text: str, name: str = "") -> Recipe:
@@ -140,85 +201,99 @@ class Recipe:
         Without rules of its own a float format saturates. Errors: InputError for text that is no
         recipe; `fpemu.scaling.find_recipe` takes the known ones' names too.
         """
-        block, rule, element = split_text(text)
-        return cls(name or text.strip(), block, rule, parse_element(element))
+        block, rule, element, turned = split_text(text)
+        rotation = parse_rotation(turned) if turned else None
+        return cls(
+            name or text.strip(), block, rule, parse_element(element), rotation=rotation
+        )
 
     def to_json(self) -> dict[str, str]:
         """Return the recipe as a JSON-ready dict; `from_json` reads it back."""
-        parts = {"block": self.block, "rule": rule_text(self.rule), "element": self.element}
-        return {"name": self.name, **{key: str(part) for key, part in parts.items()}}
+        return {"name": self.name, **self._parts()}
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Recipe:
         """Read `to_json` back; anything else is an InputError."""
-        check_facts(facts, ("name", "block", "rule", "element"))
+        check_facts(facts, ("name", "block", "rule", "element"), ("rotation",))
         block, rule = Block.of(str(facts["block"])), parse_rule(str(facts["rule"]))
-        return cls(str(facts["name"]), block, rule, parse_element(str(facts["element"])))
+        turned = facts.get("rotation")
+        rotation = parse_rotation(str(turned)) if turned else None
+        element = parse_element(str(facts["element"]))
+        return cls(str(facts["name"]), block, rule, element, rotation=rotation)
+
+    def _parts(self) -> dict[str, str]:
+        parts = {"block": str(self.block), "rule": rule_text(self.rule)}
+        parts["element"] = str(self.element)
+        if self.rotation is not None:
+            parts["rotation"] = rotation_text(self.rotation)
+        return parts
 
     # --- the work ----------------------------------------------------------------------------
 
-    def _run(
-        self,
-        laid: Lines,
-        draws: Draws | None,
+    def _laid(self, x: Array, axis: Any) -> Lines:
+        axis = axis_of(x, axis)
+        return lay_out(self.rotation.rotate(x, axis) if self.rotation else x, self.block, axis)
+
+    def _unturned(self, result: Array, axis: int) -> Array:
+        return self.rotation.restore(result, axis) if self.rotation else result
+
+    # --- arrays of other libraries -----------------------------------------------------------
+
+    def _round_foreign(
+        self, library: Library, x: Any, axis: int, drawn: tuple[Any, Any, Any], out: Any,
         threads: int | None,
-        sink: Callable[[tuple[slice, slice], Array, Array, Draws | None], None],
-    ) -> tuple[Array, np.float32]:
-        """Scale the lines piece by piece and hand each to a sink; return scales as stored."""
-        amax = _amax(laid, threads)
-        tops = laid.shared(amax)
-        with np.errstate(all="ignore"):
-            most = tops.max(initial=0).reshape(1).view(np.float32)[0]
-            whole = self.rule.whole(most, self.element)
-            scales = self._scales(tops.view(np.float32), whole)
-        encode, kept = laid.spread(scales.encode), laid.spread(scales.decode)
-        pieces, width = list(laid.pieces(_PIECE)), laid.lines.shape[1]
+    ) -> Any:  # fmt: skip
+        if library.place(x) is Place.CUDA:
+            from fpemu.scaling.on_device import round_array
 
-        def work(index: int) -> None:
-            rows, columns = place = pieces[index]
-            x = laid.lines[place]
-            part = np.empty(x.shape, np.float32)
-            factor_loop(self.rule.divides_first)(x, encode[rows], part)
-            first = rows.start * width + columns.start
-            own = draws and draws._replace(offset=draws.offset + first)
-            sink(place, part, kept[rows], own)
+            return round_array(library, self, x, axis, draws_for(self.element, *drawn), out)
+        seed, offset, random_bits = drawn
+        array = library.to_numpy(x)
+        target = array if out is x else host_out(out, library)
+        found = self.round(array, axis=axis, seed=seed, offset=offset, random_bits=random_bits,
+                           out=target, threads=threads)  # fmt: skip
+        return library.from_numpy(found, x) if out is None else out
 
-        _each(pieces, work, threads)
-        return scales.stored, whole
+    def _quantize_foreign(
+        self, library: Library, x: Any, axis: int, drawn: tuple[Any, Any, Any], packed: bool,
+        threads: int | None,
+    ) -> Scaled:  # fmt: skip
+        if library.place(x) is Place.CUDA:
+            from fpemu.scaling.on_device import quantize_array
 
-    def _scales(self, amax: Array, whole: np.float32) -> Scales:
-        made = self.rule.scales(amax, self.element, whole)
-        return Scales(
-            np.ascontiguousarray(made.encode, np.float32),
-            np.ascontiguousarray(made.decode, np.float32),
-            np.ascontiguousarray(made.stored),
-        )
+            return quantize_array(library, self, x, axis, draws_for(self.element, *drawn), packed)
+        seed, offset, random_bits = drawn
+        made = self.quantize(library.to_numpy(x), axis=axis, seed=seed, offset=offset,
+                             random_bits=random_bits, packed=packed, threads=threads)  # fmt: skip
+        codes, scales = (library.from_numpy(part, x) for part in (made.codes, made.scales))
+        return replace(made, codes=codes, scales=scales)
 
+    def _dequantize_foreign(self, library: Library, scaled: Scaled) -> Any:
+        if library.place(scaled.codes) is Place.CUDA:
+            from fpemu.scaling.on_device import dequantize_array
 
-def _amax(laid: Lines, threads: int | None) -> Array:
-    """Each line's largest magnitude, as bits."""
-    words, count = laid.lines.view(np.uint32), laid.lines.shape[0]
-    pieces = list(laid.pieces(_PIECE))
-    parts = [np.zeros(rows.stop - rows.start, np.uint32) for rows, _ in pieces]
-
-    def work(index: int) -> None:
-        amax_loop()(words[pieces[index]], parts[index])
-
-    _each(pieces, work, threads)
-    amax = np.zeros(count, np.uint32)
-    for (rows, _), part in zip(pieces, parts, strict=True):
-        np.maximum(amax[rows], part, out=amax[rows])
-    return amax
+            return dequantize_array(library, scaled)
+        codes, scales = (library.to_numpy(part) for part in (scaled.codes, scaled.scales))
+        found = self.dequantize(replace(scaled, codes=codes, scales=scales))
+        return library.from_numpy(found, scaled.codes)
 
 
-def _each(pieces: list[Any], work: Callable[[int], None], threads: int | None) -> None:
-    """Do each piece's work, on threads where there are many."""
+def _memory(laid: Lines, x: Array, out: Array | None) -> Array:
+    """Where results go: to `out` if it lies as the lines do, to lines that are a copy, or anew."""
+    if not np.may_share_memory(laid.lines, x):
+        return laid.lines
+    if out is not None and out.flags.c_contiguous and laid.lines.size == x.size:
+        straight = laid.axis in (0, x.ndim - 1) if x.ndim < 2 else laid.axis == x.ndim - 1
+        if straight:
+            return out.reshape(laid.lines.shape)
+    return np.empty_like(laid.lines)
 
-    def chunk(start: int, stop: int) -> None:
-        for index in range(-(-start // _PIECE), -(-stop // _PIECE)):
-            work(index)
 
-    run_chunks(chunk, len(pieces) * _PIECE, threads)
+def _along(array: Array, axis: int, change: Callable[[Array], Array]) -> Array:
+    """Change an array along an axis by a function that works along the last one."""
+    if array.ndim == 0:
+        return change(array)
+    return np.ascontiguousarray(np.moveaxis(change(np.moveaxis(array, axis, -1)), -1, axis))
 
 
 def _values(x: Any) -> Array:

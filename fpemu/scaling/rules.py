@@ -8,6 +8,7 @@ from log2, which is wrong just below a power of two.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -16,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fpemu.codes import decode, encode
+from fpemu.kernels.cpu_blocks import exponent_loop
 from fpemu.scaling.elements import Element
 
 __all__ = ["AmaxRule", "Exponent", "ExponentRule", "FixedRule", "ScaleRule", "Scales", "TwoLevel"]
@@ -38,6 +40,9 @@ class _OneLevel:
     """What rules share that scale blocks and not the tensor: they store what elements meet."""
 
     __slots__ = ()
+
+    whole_first: ClassVar[bool] = False  #: scales depend on the largest magnitude of all blocks
+    stored: ClassVar[Any] = np.float32  #: dtype of scales as stored
 
     def whole(self, amax: np.float32, element: Element) -> np.float32:
         """Return the scale of the tensor as a whole: none."""
@@ -69,6 +74,7 @@ class ExponentRule(_OneLevel):
 
     divides: ClassVar[bool] = False
     divides_first: ClassVar[bool] = False
+    stored: ClassVar[Any] = np.uint8
 
     mode: Exponent = Exponent.FLOOR
     least: float = 2.0**127
@@ -76,13 +82,11 @@ class ExponentRule(_OneLevel):
 
     def scales(self, amax: Array, element: Element, whole: np.float32) -> Scales:
         """Return the scales of blocks with these largest magnitudes."""
-        codes = _EXPONENTS[self.mode](amax, element)
-        codes += 127
-        np.maximum(codes, 0, out=codes)
-        np.minimum(codes, 254, out=codes)  # 255 would be NaN, of numbers and of infinity
-        codes[amax.view(np.uint32) > _INF] = 255
-        inverses = _inverses(self.least, self.broken)
-        return Scales(inverses.take(codes), _POWERS.take(codes), codes.astype(np.uint8))
+        how = _EXPONENTS[self.mode](element)
+        codes = np.empty(amax.shape, np.uint8)
+        words = how.quotient(amax).view(np.uint32)
+        exponent_loop()(words, how.added, how.tiny, how.emax, codes)
+        return Scales(_inverses(self.least, self.broken)[codes], _POWERS[codes], codes)
 
     def kept(self, stored: Array, whole: np.float32) -> Array:
         """Return what the elements are multiplied by, from what is stored."""
@@ -178,6 +182,8 @@ class TwoLevel:
 
     divides: ClassVar[bool] = False
     divides_first: ClassVar[bool] = False
+    whole_first: ClassVar[bool] = True
+    stored: ClassVar[Any] = np.uint8
 
     clamped: bool = False
 
@@ -212,10 +218,8 @@ _FORMAT = "float8_e4m3fn"
 _SCALE = f"{_FORMAT}:overflow=saturate"
 
 
-_INF = np.uint32(0x7F800000)
-
 #: What each E8M0 code stands for.
-_POWERS = decode(np.arange(256, dtype=np.uint8), "float8_e8m0fnu")
+_POWERS = np.array([*(2.0 ** (code - 127) for code in range(255)), math.nan], np.float32)
 
 
 @cache
@@ -227,46 +231,47 @@ def _inverses(least: float, broken: float) -> Array:
 
 # --- exponents of two, from the bits of amax -----------------------------------------------------
 
-
-def _field(amax: Array) -> Array:
-    """floor(log2(amax)) of a normal number; -127 below, 128 for infinity and NaN."""
-    field = (amax.view(np.uint32) >> np.uint32(23)).view(np.int32)
-    field -= 127
-    return field
+_FULL = 0x7FFFFF  # the significand's bits
+_HALF = 0x400000  # 2^-127, a subnormal
 
 
-def _significand(amax: Array) -> Array:
-    return amax.view(np.uint32) & np.uint32(0x7FFFFF)
+class _Exponents(NamedTuple):
+    """How a mode finds the exponent: that of a quotient, to which a carry may add one."""
+
+    quotient: Callable[[Array], Array]
+    added: int  #: to the quotient's bits: its carry raises the exponent
+    emax: int  #: taken off
+    tiny: int  #: subnormals above it count one more than zero
 
 
-def _ceil(amax: Array, element: Element) -> Array:
-    return _field(amax) + (_significand(amax) > 0) - element.emax
+def _of_amax(added: int, element: Element) -> _Exponents:
+    return _Exponents(lambda amax: amax, added, element.emax, _FULL - added)
 
 
-def _even(amax: Array, element: Element) -> Array:
-    half = np.uint32(1 << (22 - element.mantissa_bits))
-    return _field((amax.view(np.uint32) + half).view(np.float32)) - element.emax
+def _even(element: Element) -> _Exponents:
+    return _of_amax(1 << (22 - element.mantissa_bits), element)
 
 
-def _fit(amax: Array, element: Element) -> Array:
-    top = np.float32(element.max).reshape(1)
-    return _field(amax) - element.emax + (_significand(amax) > _significand(top))
+def _fit(element: Element) -> _Exponents:
+    top = np.float32(element.max).reshape(1).view(np.uint32)
+    return _of_amax(_FULL - (int(top[0]) & _FULL), element)
 
 
-def _round_up(quotient: Array) -> Array:
-    # 2^-127 lies among the subnormals: code 0 up to it, code 1 above
-    tiny = np.where(quotient > np.float32(2**-127), -126, -127)
-    up = _field(quotient) + (_significand(quotient) > 0)
-    return np.where(quotient < np.float32(2**-126), tiny, up)
+def _rceil(element: Element) -> _Exponents:
+    most = np.float32(element.max)
+    return _Exponents(lambda amax: amax / most, _FULL, 0, _HALF)
 
 
-_EXPONENTS = {
-    Exponent.FLOOR: lambda amax, element: _field(amax) - element.emax,
-    Exponent.CEIL: _ceil,
+def _reciprocal(element: Element) -> _Exponents:
+    factor = _ONE / np.float32(element.max)
+    return _Exponents(lambda amax: amax * factor, _FULL, 0, _HALF)
+
+
+_EXPONENTS: dict[Exponent, Callable[[Element], _Exponents]] = {
+    Exponent.FLOOR: lambda element: _of_amax(0, element),
+    Exponent.CEIL: lambda element: _of_amax(_FULL, element),
     Exponent.EVEN: _even,
-    Exponent.RCEIL: lambda amax, element: _round_up(amax / np.float32(element.max)),
-    Exponent.RECIPROCAL: lambda amax, element: _round_up(
-        amax * (_ONE / np.float32(element.max))
-    ),
+    Exponent.RCEIL: _rceil,
+    Exponent.RECIPROCAL: _reciprocal,
     Exponent.FIT: _fit,
 }

@@ -3,6 +3,7 @@
     1x32 exponent(mode=fit) float8_e4m3fn:overflow=saturate
     128x128 amax(power_of_two=true) float8_e4m3fn:overflow=saturate
     tensor fixed(scale=16.0) int8.4
+    1x16 two_level float4_e2m1fn:overflow=saturate hadamard(size=16, signs=54248)
 """
 
 from __future__ import annotations
@@ -16,10 +17,20 @@ from typing import Any
 
 from fpemu.errors import InputError, did_you_mean
 from fpemu.scaling.elements import Codebook, Element, FloatElement, IntegerElement
+from fpemu.scaling.hadamard import Hadamard
 from fpemu.scaling.layout import Block
 from fpemu.scaling.rules import AmaxRule, ExponentRule, FixedRule, ScaleRule, TwoLevel
 
-__all__ = ["RULES", "check_facts", "parse_element", "parse_rule", "rule_text", "split_text"]
+__all__ = [
+    "RULES",
+    "check_facts",
+    "parse_element",
+    "parse_rotation",
+    "parse_rule",
+    "rotation_text",
+    "rule_text",
+    "split_text",
+]
 
 #: The names of rules in text.
 RULES: dict[str, type[ScaleRule]] = {
@@ -32,6 +43,10 @@ RULES: dict[str, type[ScaleRule]] = {
 _RULE = re.compile(r"(\w+)(?:\(([^()]*)\))?")
 _INTEGER = re.compile(r"int(\d{1,2})(?:\.(\d{1,2}))?(:symmetric)?")
 _BOOK = re.compile(r"(\w+)\[([^\[\]]*)\]")
+_HADAMARD = "hadamard"
+_RECIPE = re.compile(
+    rf"\s*(\S+)\s+(\w+(?:\([^()]*\))?)\s+(\S.*?)(?:\s+({_HADAMARD}(?:\([^()]*\))?))?\s*"
+)
 _WORDS = {"none": None, "true": True, "false": False}
 
 
@@ -43,11 +58,14 @@ def rule_text(rule: ScaleRule) -> str:
     >>> rule_text(AmaxRule(margin=1, zero=None))
     'amax(margin=1, zero=none)'
     """
-    name = next(name for name, kind in RULES.items() if isinstance(rule, kind))
+    return _record_text(next(name for name, kind in RULES.items() if isinstance(rule, kind)), rule)
+
+
+def _record_text(name: str, record: Any) -> str:
     changed = [
-        f"{fact.name}={_shown(getattr(rule, fact.name))}"
-        for fact in fields(rule)
-        if not _same(getattr(rule, fact.name), fact.default)
+        f"{fact.name}={_shown(getattr(record, fact.name))}"
+        for fact in fields(record)
+        if not _same(getattr(record, fact.name), fact.default)
     ]
     return f"{name}({', '.join(changed)})" if changed else name
 
@@ -66,16 +84,39 @@ def parse_rule(text: str) -> ScaleRule:
     if found is None or kind is None:
         hint = did_you_mean(found[1] if found else text, tuple(RULES))
         raise InputError(f"unknown scale rule {text!r:.60}; {hint}rules: {', '.join(RULES)}")
+    return kind(**_facts(found[1], found[2] or "", kind))
+
+
+def rotation_text(rotation: Hadamard) -> str:
+    """Return a rotation as text, which `parse_rotation` reads back."""
+    return _record_text(_HADAMARD, rotation)
+
+
+def parse_rotation(text: str) -> Hadamard:
+    """Read a rotation's text.
+
+    >>> from fpemu.scaling.text import parse_rotation
+    >>> parse_rotation("hadamard(size=4, signs=2)")
+    Hadamard(size=4, signs=2)
+    """
+    found = _RULE.fullmatch(text.strip())
+    if found is None or found[1] != _HADAMARD:
+        raise InputError(f"rotation {text!r:.60}: give {_HADAMARD} or {_HADAMARD}(size=, signs=)")
+    return Hadamard(**_facts(found[1], found[2] or "", Hadamard))
+
+
+def _facts(name: str, text: str, kind: Any) -> dict[str, Any]:
+    """Read the facts of a record, as `_record_text` writes them."""
     defaults = {fact.name: fact.default for fact in fields(kind)}
     given: dict[str, Any] = {}
-    for part in filter(None, map(str.strip, (found[2] or "").split(","))):
+    for part in filter(None, map(str.strip, text.split(","))):
         key, _, value = part.partition("=")
         if key not in defaults:
             hint = did_you_mean(key, tuple(defaults))
             known = ", ".join(defaults)
-            raise InputError(f"{found[1]}: unknown fact {key!r}; {hint}facts: {known}")
-        given[key] = _read(f"{found[1]}: {key}", value.strip(), defaults[key])
-    return kind(**given)
+            raise InputError(f"{name}: unknown fact {key!r}; {hint}facts: {known}")
+        given[key] = _read(f"{name}: {key}", value.strip(), defaults[key])
+    return given
 
 
 def parse_element(text: str) -> Element:
@@ -92,15 +133,15 @@ def parse_element(text: str) -> Element:
     return FloatElement.of(text)
 
 
-def split_text(text: str) -> tuple[Block, ScaleRule, str]:
-    """Split a recipe's text into its block, its rule and its element's text."""
-    found = re.fullmatch(r"\s*(\S+)\s+(\w+(?:\([^()]*\))?)\s+(\S.*?)\s*", text)
+def split_text(text: str) -> tuple[Block, ScaleRule, str, str]:
+    """Split a recipe's text into its block, its rule, its element's and its rotation's text."""
+    found = _RECIPE.fullmatch(text)
     if not found:
         raise InputError(
             f"recipe {text!r:.80}: give block, rule and element, as "
             "'1x32 exponent(mode=fit) e4m3fn'"
         )
-    return Block.of(found[1]), parse_rule(found[2]), found[3]
+    return Block.of(found[1]), parse_rule(found[2]), found[3], found[4] or ""
 
 
 def _shown(value: Any) -> str:
@@ -126,10 +167,16 @@ def _read(what: str, text: str, default: Any) -> Any:
         if text not in _WORDS or isinstance(default, bool) is (text == "none"):
             raise InputError(f"{what}={text!r}: must be true or false")
         return _WORDS[text]
-    number = _number(what, text)
-    if isinstance(default, int) and number != int(number):
-        raise InputError(f"{what}={text!r}: must be a whole number")
-    return int(number) if isinstance(default, int) else number
+    if isinstance(default, int):
+        return _whole(what, text)
+    return _number(what, text)
+
+
+def _whole(what: str, text: str) -> int:
+    try:
+        return int(text, 0)  # wide masks have no float
+    except ValueError:
+        raise InputError(f"{what}={text!r:.60}: must be a whole number") from None
 
 
 def _number(what: str, text: str) -> float:
@@ -139,7 +186,9 @@ def _number(what: str, text: str) -> float:
         raise InputError(f"{what}: {text.strip()!r:.40} is no number") from None
 
 
-def check_facts(facts: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Refuse facts of a JSON object that are missing or unknown."""
-    if not isinstance(facts, Mapping) or set(facts) != set(known):
+def check_facts(
+    facts: Mapping[str, Any], known: tuple[str, ...], more: tuple[str, ...] = ()
+) -> None:
+    """Refuse facts of a JSON object that are missing or unknown; more: those that may lack."""
+    if not isinstance(facts, Mapping) or set(facts) - set(more) != set(known):
         raise InputError(f"{facts!r:.80}: is no recipe; its facts are {', '.join(known)}")

@@ -150,6 +150,38 @@ def test_every_table_has_every_format_and_library() -> None:
     assert len(set(keys)) == len(keys)
 
 
+def test_scaled_formats_are_timed_beside_torchao() -> None:
+    import importlib.util
+
+    setup = replace(SMALL, scaled=True, peers=True)
+    mine = [case for case in cases(setup) if case.verb in ("scaled round", "quantize")]
+    libraries = {"fpemu"} | ({"torchao"} if importlib.util.find_spec("torchao") else set())
+    assert {case.who for case in mine} == libraries
+    assert len(mine) == 2 * 3 * len(libraries)
+    assert not any(case.verb == "quantize" for case in cases(SMALL))
+    assert "give a multiple" in invoke("--scaled", "--size", "3000").output
+
+
+@pytest.mark.filterwarnings("ignore")  # of torchao's extensions for other machines
+def test_torchao_does_the_same_work() -> None:
+    pytest.importorskip("torchao", reason="torchao is not installed")
+    from fpemu.analysis.bench.scaled import RECIPES, VERBS, scalers
+    from fpemu.scaling import find_recipe
+
+    x = np.float32(np.random.default_rng(0).standard_normal(1 << 14))
+    for name in RECIPES:
+        left = [np.zeros_like(x), np.zeros_like(x)]
+        for out, scaler in zip(left, scalers(True), strict=True):
+            calls = scaler.prepare(name, x, out, 1)
+            assert set(calls) == set(VERBS)
+            found = calls["scaled round"]()
+            calls["quantize"]()
+            out[:] = np.asarray(found).reshape(-1)
+        want = find_recipe(name).round(x.reshape(-1, 1024)).reshape(-1)
+        assert (left[0] == want).all()
+        assert (left[1] == want).all()
+
+
 def test_run_fills_every_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     from fpemu.analysis.bench import cases as module
 

@@ -161,10 +161,10 @@ def test_any_axis_of_more_dimensions(axis: int) -> None:
 def test_scalars_and_empty_arrays() -> None:
     for name in recipes:
         recipe = find_recipe(name)
-        if recipe.block.rows in (None, 1):
+        if recipe.block.rows in (None, 1) and recipe.rotation is None:
             assert recipe.round(np.float32(1)).shape == ()
             assert recipe.round(np.zeros((0,), np.float32)).shape == (0,)
-        assert recipe.round(np.zeros((0, 5), np.float32)).shape == (0, 5)
+        assert recipe.round(np.zeros((0, 16), np.float32)).shape == (0, 16)
         assert recipe.quantize(np.zeros((5, 0), np.float32)).dequantize().shape == (5, 0)
 
 
@@ -183,7 +183,8 @@ def test_threads_and_pieces_change_nothing() -> None:
 @pytest.mark.parametrize("name", recipes)
 def test_a_scale_is_never_nan_by_accident(name: str) -> None:
     recipe = find_recipe(name)
-    for value in (0.0, 1e-45, 2.0**-126, 2.0**127):
+    # 16 rotated numbers of 2^127 add up to more than float32 holds
+    for value in (0.0, 1e-45, 2.0**-126, 2.0**127 if recipe.rotation is None else 2.0**120):
         x = np.full((16, 128), value, np.float32)
         scaled = recipe.quantize(x)
         values = scaled.dequantize()
