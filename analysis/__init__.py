@@ -7,6 +7,7 @@
     advise    which format, which scale, which layers to keep, and why
     whatif    tensor x format x scale -> what would be lost
     scan      checkpoints on disk, tensor by tensor, in bounded memory
+    convert   a checkpoint rounded to a recipe or a format, written as safetensors
     report    verdict, tables, what-if and plots as text, HTML or JSON
     diff      two runs compared: what got better, what worse
     export    reports and traces as data frames, Parquet and TensorBoard
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
     from fpemu.analysis.advice import advise
     from fpemu.analysis.checkpoints import scan
     from fpemu.analysis.collect.torch import watch
+    from fpemu.analysis.conversion import convert
     from fpemu.analysis.trace import Trace
     from fpemu.analysis.what_if import whatif
 
 __all__ = [
     "Trace",
     "advise",
+    "convert",
     "diff",
     "export",
     "lossscale",
@@ -44,6 +47,7 @@ __all__ = [
 _LAZY = {
     "Trace": "fpemu.analysis.trace",
     "advise": "fpemu.analysis.advice",
+    "convert": "fpemu.analysis.conversion",
     "scan": "fpemu.analysis.checkpoints",
     "watch": "fpemu.analysis.collect.torch",
     "whatif": "fpemu.analysis.what_if",

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from fpemu.analysis.by_recipe import ByRecipe, Target, check_cast, target
 from fpemu.cast import Cast, make_cast
 from fpemu.errors import InputError, did_you_mean
 from fpemu.format import Format
+from fpemu.scaling.recipe import Recipe
 
 if TYPE_CHECKING:
     from fpemu.analysis.trace import Trace
 
-__all__ = ["casts", "known", "own_cast", "several"]
+__all__ = ["Asked", "casts", "known", "own_cast", "several", "targets"]
+
+#: What may be asked about: names or texts of formats and recipes, or records of them.
+Asked: TypeAlias = str | Format | Cast | Recipe | ByRecipe
 
 
 def several(what: str, asked: Any, *single: type) -> list[Any]:
@@ -31,15 +36,35 @@ def several(what: str, asked: Any, *single: type) -> list[Any]:
 
 def casts(formats: str | Format | Cast | Iterable[str | Format | Cast]) -> list[Cast]:
     """Return Casts, each once; two that print alike are refused: rows name a Cast by its text."""
-    made = dict.fromkeys(map(make_cast, several("formats", formats, str, Format, Cast)))
-    texts: set[str] = set()
-    for cast in made:
-        if str(cast) in texts:
+    why = "its scales depend on the numbers, block by block; give formats"
+    asked = several("formats", formats, str, Format, Cast, Recipe, ByRecipe)
+    return _apart([check_cast("formats", one, why) for one in asked])
+
+
+def targets(formats: Asked | Iterable[Asked]) -> list[Target]:
+    """Return Casts and recipes, each once, as `casts`.
+
+    >>> from fpemu.analysis.asked import targets
+    >>> [str(one) for one in targets(["bf16", "mxfp8", "bfloat16"])]
+    ['bfloat16', 'mxfp8']
+    """
+    return _apart(map(target, several("formats", formats, str, Format, Cast, Recipe, ByRecipe)))
+
+
+_One = TypeVar("_One", bound=Target)
+
+
+def _apart(made: Iterable[_One]) -> list[_One]:
+    """Each once; two that print alike are refused."""
+    found: dict[str, _One] = {}
+    for one in made:
+        if found.setdefault(str(one), one) != one:
+            what = "casts" if isinstance(one, Cast) else "recipes"
             raise InputError(
-                f"two different casts are both called {str(cast)!r}: rename one of their formats"
+                f"two different {what} are both called {str(one)!r}: rename one of their formats"
+                if what == "casts" else f"two different {what} are both called {str(one)!r}"
             )
-        texts.add(str(cast))
-    return list(made)
+    return list(found.values())
 
 
 def own_cast(trace: Trace) -> Cast:

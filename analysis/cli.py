@@ -53,6 +53,10 @@ COMMANDS = {
         "fpemu.analysis.checkpoints.command:scan",
         "Count every tensor of a checkpoint: what would each format lose of it.",
     ),
+    "convert": (
+        "fpemu.analysis.conversion.command:convert",
+        "Write a checkpoint rounded to a recipe or format, and say what is left.",
+    ),
     "plot": (
         "fpemu.analysis.plots.command:plot",
         "Draw one plot of a recorded run as PNG, SVG or PDF, or list the plots.",

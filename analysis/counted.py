@@ -10,17 +10,22 @@ from typing import Any, ClassVar, Protocol
 
 from fpemu.errors import InputError, TraceError, did_you_mean
 
-__all__ = ["TOPICS", "Counted", "Counts", "check_counts", "check_topic", "pack", "unpack"]
+__all__ = ["TOPICS", "Counted", "Counts", "check_counts", "check_topic", "key_of", "pack", "unpack"]
 
 #: Topic -> the class of its counts.
 TOPICS = {
     "blocks": "fpemu.blocks:BlockTally",
+    "recipes": "fpemu.scaling.tally:RecipeTally",
     "updates": "fpemu.analysis.updates:UpdateTally",
 }
 
 
 class Counts(Protocol):
-    """Counts that add up: over steps, micro-batches, ranks and files."""
+    """Counts that add up: over steps, micro-batches, ranks and files.
+
+    Those of which a tensor may have several at a step, such as one for each recipe, have a `part`
+    too: text that tells them apart.
+    """
 
     topic: ClassVar[str]  #: a key of TOPICS
 
@@ -41,13 +46,28 @@ class Counted:
 
     @property
     def key(self) -> tuple[str, str, int, str]:
-        """Name, kind, step and topic: what tells them apart."""
-        return self.name, self.kind, self.step, self.value.topic
+        """Name, kind, step and `key_of` the value: what tells them apart."""
+        return self.name, self.kind, self.step, key_of(self.value)
+
+
+def key_of(counts: Any) -> str:
+    """Return what counts of a tensor are stored under: the topic, and their part of it if any.
+
+    >>> import numpy as np
+    >>> from fpemu.analysis.counted import key_of
+    >>> from fpemu.blocks import block_tally
+    >>> from fpemu.scaling.tally import recipe_tally
+    >>> x = np.ones(32, np.float32)
+    >>> key_of(block_tally(x)), key_of(recipe_tally(x, "1x8 exponent int8.6"))
+    ('blocks', 'recipes/1x8 exponent int8.6')
+    """
+    part = getattr(counts, "part", "")
+    return f"{counts.topic}/{part}" if part else str(counts.topic)
 
 
 def check_topic(topic: object) -> str:
-    """Return a topic that is one of TOPICS."""
-    if topic not in TOPICS:
+    """Return a topic that is one of TOPICS, or 'topic/part'."""
+    if str(topic).partition("/")[0] not in TOPICS:
         hint = did_you_mean(str(topic), tuple(TOPICS))
         raise InputError(f"unknown topic {topic!r}; {hint}topics: {', '.join(TOPICS)}")
     return str(topic)

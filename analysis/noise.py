@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fpemu
+from fpemu.analysis.by_recipe import ByRecipe, Target
 from fpemu.analysis.parts import Parts
 from fpemu.cast import Cast, Overflow, Rounding, Subnormals
 from fpemu.kernels.bucket import EDGES
@@ -35,7 +36,7 @@ _POINTS = 64  #: numbers tried in a slot
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  #: multiples of it, mod 1, fall evenly between any grid
 
 
-def predicted(parts: Parts, cast: Cast, scales: Sequence[float]) -> tuple[float, Floats]:
+def predicted(parts: Parts, cast: Target, scales: Sequence[float]) -> tuple[float, Floats]:
     """Return the sum of squares, and that of the errors at each scale, as counts let expect.
 
     >>> import numpy as np, fpemu
@@ -50,8 +51,13 @@ def predicted(parts: Parts, cast: Cast, scales: Sequence[float]) -> tuple[float,
     scales: powers of two, by which the numbers are multiplied before the cast and divided again.
     cast: to a format that has a zero. Powers of two and other edges of slots are known exactly.
     Zeros have no error, NaN and infinite numbers are left out; where a finite one becomes infinity
-    or NaN, the noise is infinite.
+    or NaN, the noise is infinite. Of a recipe, the sums are those that were measured.
     """
+    if isinstance(cast, ByRecipe):
+        scored = parts.scored(cast)
+        return scored.signal, np.full(
+            len(scales), math.inf if scored.outcome.overflow else scored.noise
+        )
     signal, noise = 0.0, np.zeros(len(scales))
     for exponent, tally in parts.by_exponent.items():
         counts = tally.histogram.sum(0)

@@ -215,17 +215,19 @@ def counted(
     kind: str | None,
     step: int | None,
 ) -> Iterator[Counted]:
-    """Iterate what was counted under a topic, by step, then by tensor as first seen."""
+    """Iterate what was counted under a topic or a part of one, by step, then by tensor."""
     if limits.counted == 0:  # as in files of the first versions, which have no such table
         return
     query = (
         "SELECT name, kind, step, counts FROM counted JOIN tensor ON tensor.id = counted.tensor "
-        "WHERE counted.id <= ? AND topic = ? AND (?3 IS NULL OR name = ?3) "
-        "AND (?4 IS NULL OR kind = ?4) AND (?5 IS NULL OR step = ?5) ORDER BY step, tensor"
+        "WHERE counted.id <= ? AND (topic = ?2 OR (topic > ?2 || '/' AND topic < ?2 || '0')) "
+        "AND (?3 IS NULL OR name = ?3) AND (?4 IS NULL OR kind = ?4) "
+        "AND (?5 IS NULL OR step = ?5) ORDER BY step, tensor, counted.id"
     )
+    whole = topic.partition("/")[0]  # '0' comes after '/'
     for row in connection.execute(query, (limits.counted, topic, name, kind, step)).fetchall():
         name, kind, step, counts = _typed(row, str, str, int, str)
-        yield Counted(name, kind, step, unpack(topic, counts, _place(name, kind, step)))
+        yield Counted(name, kind, step, unpack(whole, counts, _place(name, kind, step)))
 
 
 def find_counted(

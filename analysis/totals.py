@@ -10,8 +10,8 @@ from fpemu.analysis.parts import Parts
 from fpemu.moments import Moments
 
 if TYPE_CHECKING:
+    from fpemu.analysis.by_recipe import Target
     from fpemu.analysis.records import Record
-    from fpemu.cast import Cast
     from fpemu.tallies import Outcome
 
 __all__ = ["Total", "add_to", "times"]
@@ -87,20 +87,26 @@ class Total:
         return not self.shape and self.kind in ("activation", "activation_gradient")
 
     @classmethod
-    def of(cls, record: Record, factor: float = 1.0, *, skipped: bool = False) -> Total:
-        """Return the total of one step, whose values are `factor` times the recorded ones."""
+    def of(
+        cls, record: Record, factor: float = 1.0, *, skipped: bool = False,
+        parts: Parts | None = None,
+    ) -> Total:  # fmt: skip
+        """Return the total of one step, whose values are `factor` times the recorded ones.
+
+        parts: the record's counts times that, with what recipes make of them.
+        """
         tally = record.tally
         return cls(
             record.name,
             record.kind,
             record.shape,
             1,
-            Parts.of(tally, factor),
+            Parts.of(tally, factor) if parts is None else parts,
             times(record.moments, factor),
             tally.nan + tally.inf if skipped else 0,
         )
 
-    def outcomes(self, to: Cast, scales: Sequence[float]) -> list[Outcome]:
+    def outcomes(self, to: Target, scales: Sequence[float]) -> list[Outcome]:
         """Return what a cast would do to the values times each scale."""
         return self.parts.outcomes(to, scales)
 

@@ -140,7 +140,7 @@ class Trace(Contents):
         self._writer().add(check_record(record))
 
     def count(self, name: str, kind: str, step: int, counts: Any) -> None:
-        """Take more that was counted of a tensor: its blocks, or the updates that it took.
+        """Take more that was counted of a tensor: its blocks, recipes, the updates that it took.
 
         >>> from fpemu.blocks import block_tally
         >>> trace = Trace()
@@ -150,8 +150,9 @@ class Trace(Contents):
         >>> counted.value.blocks, counted.value.zero
         (4, 2)
 
-        counts: a `fpemu.blocks.BlockTally` or `fpemu.analysis.updates.UpdateTally`. Those of the
-        same name, kind and step are added up.
+        counts: a `fpemu.blocks.BlockTally`, `fpemu.scaling.tally.RecipeTally` or
+        `fpemu.analysis.updates.UpdateTally`. Those of the same name, kind and step, and of one
+        recipe, are added up.
         Errors: InputError for anything else, and for counts that do not add up with those there;
         nothing is changed.
         """

@@ -14,6 +14,9 @@ __all__ = ["HELP", "read_casts", "read_scale", "read_scales"]
 #: Of every command: click keeps a command's help option, so the group's may come too late.
 HELP = {"help_option_names": ["-h", "--help"]}
 
+#: A comma between names: not inside brackets, nor before a further rule of a cast, as in ",up=..".
+_COMMA = re.compile(r",(?![^(\[]*[)\]])(?!\s*\w+=)")
+
 
 def read_scale(text: str) -> float:
     """Return a power of two given as a number or as 2^k.
@@ -40,12 +43,14 @@ def read_casts(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the casts of options given once or more, each a list of names.
 
     >>> from fpemu.analysis.typed import read_casts
-    >>> read_casts(["bf16,fp16", "e4m3fn:overflow=saturate,rounding=up"])
-    ('bf16', 'fp16', 'e4m3fn:overflow=saturate,rounding=up')
+    >>> read_casts(["bf16,mxfp8", "e4m3fn:overflow=saturate,rounding=up"])
+    ('bf16', 'mxfp8', 'e4m3fn:overflow=saturate,rounding=up')
+    >>> read_casts(["mxfp8,1x16 amax(least=0.1, added=0) fp4,e5m2:overflow=saturate,bf16"])
+    ('mxfp8', '1x16 amax(least=0.1, added=0) fp4', 'e5m2:overflow=saturate', 'bf16')
 
-    A cast with rules has commas of its own and stands alone.
+    Commas inside the brackets of a recipe, and between the rules of a cast, part no names.
     """
-    split = (text.split(",") if ":" not in text else [text] for text in texts)
+    split = (_COMMA.split(text) for text in texts)
     return tuple(name.strip() for names in split for name in names if name.strip())
 
 

@@ -19,8 +19,11 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from ptx_block_kernels import BlockKernel
+from ptx_block_kernels import built as block_built
+from ptx_block_kernels import numbers as block_numbers
 from ptx_kernels import CASTS, MAIN, Kernel, built
-from ptx_sass import integer, wide_loop
+from ptx_sass import barrier_loop, integer, wide_loop
 from ptx_toolchain import ARCHITECTURES, assemble, kernel_ptx, missing
 
 from fpemu.cast import Cast
@@ -43,6 +46,13 @@ KERNELS = (
     Kernel("count", "float8_e5m2:rounding=stochastic", wide=False),
     Kernel("tally"),
 )
+
+
+#: A block of a recipe in one pass.
+BLOCKS = tuple(
+    BlockKernel("block", name, verb)
+    for name in ("mxfp8", "mxfp4", "nvfp4") for verb in ("round", "encode")
+)  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -80,6 +90,18 @@ def measure(kernel: Kernel, capability: tuple[int, int]) -> Row:
     )  # fmt: skip
 
 
+def measure_block(kernel: BlockKernel, capability: tuple[int, int]) -> Row:
+    """The same for a block's kernel; what is done once a block is shared out to its numbers."""
+    made = assemble(kernel_ptx(*block_built(kernel), capability), capability)
+    loop, count = barrier_loop(made.instructions()), block_numbers(kernel)
+    moved, done = 8 if kernel.verb == "round" else 5, integer(loop) / count
+    budget = moved / BYTES_A_SECOND * INTEGERS_A_SECOND
+    return Row(
+        str(kernel), "sm_{}{}".format(*capability), len(loop) / count, done, made.registers,
+        made.shared, moved, min(1.0, budget / done),
+    )  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = {10 * major + minor: (major, minor) for major, minor in ARCHITECTURES}
@@ -90,6 +112,7 @@ def main() -> None:
     if lack is not None:
         sys.exit(lack)
     rows = [measure(kernel, names[arch]) for kernel in KERNELS for arch in given.arch]
+    rows += [measure_block(kernel, names[arch]) for kernel in BLOCKS for arch in given.arch]
     if given.json:
         print(json.dumps([row._asdict() for row in rows], indent=1))
         return

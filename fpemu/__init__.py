@@ -19,8 +19,10 @@ from fpemu.format import Format, NaN
 from fpemu.presets import CASTS as casts
 
 if TYPE_CHECKING:
+    import fpemu.arithmetic as arithmetic
     import fpemu.policies as policies
     import fpemu.scaling as scaling
+    import fpemu.tensorcore as tensorcore
     import fpemu.testing as testing
     import fpemu.torch as torch  # noqa: F401
     from fpemu import analysis
@@ -41,6 +43,7 @@ __all__ = [
     "Rounding",
     "Tally",
     "analysis",
+    "arithmetic",
     "casts",
     "decode",
     "encode",
@@ -54,6 +57,7 @@ __all__ = [
     "scaling",
     "spacing",
     "tally",
+    "tensorcore",
     "testing",
     "values",
     "warmup",
@@ -74,7 +78,7 @@ _LAZY = {
     "tally": "fpemu.tallies",
 }
 # torch is not in __all__: `from fpemu import *` must not take the name of PyTorch.
-_MODULES = {"analysis", "policies", "scaling", "testing", "torch"}
+_MODULES = {"analysis", "arithmetic", "policies", "scaling", "tensorcore", "testing", "torch"}
 
 
 def __getattr__(name: str) -> Any:

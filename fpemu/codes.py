@@ -27,7 +27,7 @@ from fpemu.libraries.library import Library, Place, host_out, library_of
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
-__all__ = ["code_dtype", "decode", "encode", "values"]
+__all__ = ["code_dtype", "decode", "dtype_of_bits", "encode", "values"]
 
 Array = np.ndarray[Any, Any]
 
@@ -179,7 +179,12 @@ def values(format: Format | str) -> Array:
 
 def code_dtype(form: Format) -> np.dtype[Any]:
     """Return the narrowest unsigned dtype that holds a format's codes."""
-    return np.dtype(np.uint8 if form.bits <= 8 else np.uint16 if form.bits <= 16 else np.uint32)
+    return dtype_of_bits(form.bits)
+
+
+def dtype_of_bits(bits: int) -> np.dtype[Any]:
+    """Return the narrowest unsigned dtype that holds codes of so many bits."""
+    return np.dtype(np.uint8 if bits <= 8 else np.uint16 if bits <= 16 else np.uint32)
 
 
 def _code_array(codes: Any, form: Format) -> Array:

@@ -272,8 +272,9 @@ class Format:
 
 
 def short(value: Any) -> str:
-    """A value as a message shows it, cut where it is long."""
+    """A value as a message shows it, in one line, cut where it is long."""
     text = repr(value) if not isinstance(value, int) or abs(value) < 10**80 else "a huge number"
+    text = " ".join(line.strip() for line in text.splitlines())
     return text if len(text) <= 80 else text[:77] + "..."
 
 

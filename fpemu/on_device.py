@@ -30,9 +30,13 @@ from fpemu.outcomes import Outcome, outcome_from, visible
 __all__ = [
     "decode_array",
     "encode_array",
+    "finish",
+    "floats_of",
+    "own_library",
     "round_array",
     "round_counted",
     "tally_array",
+    "target_of",
     "words_of",
 ]
 
@@ -43,12 +47,12 @@ def round_array(library: Library, x: Any, cast: Cast, draws: Draws | None, out: 
     """Return a rounded array of the same library, on the same device and stream."""
     given = library.dtype(x)
     wanted = result_dtype(given, cast.format)
-    floats = _floats(library.dense(x, draws is not None))
-    target = _target(library, floats, wanted, out, x)
-    made = _wide(target, floats, _own(floats).dtype(floats))
+    floats = floats_of(library.dense(x, draws is not None))
+    target = target_of(library, floats, wanted, out, x)
+    made = _wide(target, floats, own_library(floats).dtype(floats))
     _run(_plan("round", floats, cast, draws), floats, made, draws)
     _narrow(made, target)
-    return _finish(library, target, out)
+    return finish(library, target, out)
 
 
 def round_counted(
@@ -59,10 +63,10 @@ def round_counted(
     from fpemu.limits import word_limits
 
     wanted = result_dtype(library.dtype(x), cast.format)
-    floats = _floats(library.dense(x, draws is not None))
-    target = _target(library, floats, wanted, out, x)
-    made = _wide(target, floats, _own(floats).dtype(floats))
-    bits = 8 * _own(floats).dtype(floats).itemsize
+    floats = floats_of(library.dense(x, draws is not None))
+    target = target_of(library, floats, wanted, out, x)
+    made = _wide(target, floats, own_library(floats).dtype(floats))
+    bits = 8 * own_library(floats).dtype(floats).itemsize
     both = [params_of(c, bits, draws.bits if draws else 32) for c in (cast, visible(cast))]
     shapes = (general_shape(both[0].shape), general_shape(both[1].shape))
     constants = [np.array([*p.grid, *p.values], WORDS[bits].uint) for p in both]
@@ -75,17 +79,17 @@ def round_counted(
             bounds, first, keys,
         )  # fmt: skip
     _narrow(made, target)
-    return _finish(library, target, out), outcome_from(counts, beyond)
+    return finish(library, target, out), outcome_from(counts, beyond)
 
 
 def encode_array(
     library: Library, x: Any, cast: Cast, draws: Draws | None, out: Any, dtype: np.dtype[Any]
 ) -> Any:
     """Return the codes of the rounded array."""
-    floats = _floats(library.dense(x, draws is not None))
-    target = _target(library, floats, dtype, out, x)
+    floats = floats_of(library.dense(x, draws is not None))
+    target = target_of(library, floats, dtype, out, x)
     _run(_plan("encode", floats, cast, draws), floats, target, draws)
-    return _finish(library, target, out)
+    return finish(library, target, out)
 
 
 def decode_array(
@@ -94,11 +98,11 @@ def decode_array(
     """Return the values of codes; bits above the format's own are not looked at."""
     dense = library.dense(codes, False)
     floats = _F64 if wanted == _F64 else _F32
-    target = _target(library, dense, wanted, out, codes)
+    target = target_of(library, dense, wanted, out, codes)
     made = _wide(target, dense, floats)
     _run(decode_plan(form, 8 * floats.itemsize, "cuda"), dense, made, None)
     _narrow(made, target)
-    return _finish(library, target, out)
+    return finish(library, target, out)
 
 
 def tally_array(library: Library, x: Any) -> Any:
@@ -109,14 +113,14 @@ def tally_array(library: Library, x: Any) -> Any:
         raise InputError(
             "dtype float64: tallies take float32 numbers; convert it if you accept that rounding"
         )
-    floats = _floats(library.dense(x, False))
+    floats = floats_of(library.dense(x, False))
     return count(words_of(floats))
 
 
 # --- parts -------------------------------------------------------------------------------------
 
 
-def _own(x: Any) -> Library:
+def own_library(x: Any) -> Library:
     """An array's library: results for a bare interface are numba's arrays."""
     found = library_of(x)
     assert found is not None
@@ -127,7 +131,7 @@ def words_of(x: Any) -> Any:
     """Return a dense array's memory as unsigned words of its elements' size."""
     from fpemu.kernels.cuda_target import Words
 
-    library = _own(x)
+    library = own_library(x)
     pointer, stream, device = library.memory(x)
     size = library.dtype(x).itemsize
     if pointer % size:  # reading it would spoil the whole process for CUDA
@@ -137,9 +141,9 @@ def words_of(x: Any) -> Any:
     return Words(pointer, math.prod(library.shape(x)), np.dtype(f"u{size}"), stream, device)
 
 
-def _floats(dense: Any) -> Any:
+def floats_of(dense: Any) -> Any:
     """A dense array as float32 or float64; narrower floats are decoded to float32."""
-    dtype = _own(dense).dtype(dense)
+    dtype = own_library(dense).dtype(dense)
     if dtype in (_F32, _F64):
         return dense
     own = narrow_format(dtype)
@@ -148,27 +152,27 @@ def _floats(dense: Any) -> Any:
             f"dtype {dtype.name}: fpemu works on float32 or float64 arrays and on narrower "
             "floats; convert it first"
         )
-    wide = _own(dense).empty(dense, _F32)
+    wide = own_library(dense).empty(dense, _F32)
     _run(decode_plan(own, 32, "cuda"), dense, wide, None)
     return wide
 
 
 def _wide(target: Any, like: Any, floats: np.dtype[Any]) -> Any:
     """What a loop writes floats to: the target, or an array of floats if it is of narrower ones."""
-    own = narrow_format(_own(target).dtype(target))
-    return target if own is None else _own(like).empty(like, floats)
+    own = narrow_format(own_library(target).dtype(target))
+    return target if own is None else own_library(like).empty(like, floats)
 
 
 def _narrow(made: Any, target: Any) -> None:
     """Encode what `_wide` made to its target; exact, as the target's dtype holds every result."""
     if made is not target:
-        own = narrow_format(_own(target).dtype(target))
+        own = narrow_format(own_library(target).dtype(target))
         assert own is not None
         _run(_plan("encode", made, Cast(own), None), made, target, None)
 
 
 def _plan(verb: str, x: Any, cast: Cast, draws: Draws | None) -> Plan:
-    bits = 8 * _own(x).dtype(x).itemsize
+    bits = 8 * own_library(x).dtype(x).itemsize
     return plan(verb, cast, bits, draws.bits if draws else 32, "cuda")
 
 
@@ -189,16 +193,16 @@ def _blocks(size: int, draws: Draws | None) -> Any:
     yield from blocks_of(draws, 0, size)
 
 
-def _target(library: Library, like: Any, dtype: np.dtype[Any], out: Any, x: Any) -> Any:
+def target_of(library: Library, like: Any, dtype: np.dtype[Any], out: Any, x: Any) -> Any:
     """Where results are written: `out` itself if it lies as `like` does, else a new array."""
     if out is None:
-        return _own(like).empty(like, dtype)
+        return own_library(like).empty(like, dtype)
     out_of(out, library, Place.CUDA)
     lengths = library.shape(out)
-    if library.dtype(out) != dtype or lengths != _own(like).shape(like):
+    if library.dtype(out) != dtype or lengths != own_library(like).shape(like):
         raise InputError(
             f"out is {library.dtype(out).name}{list(lengths)}: the result is {dtype.name}"
-            f"{list(_own(like).shape(like))}; give that"
+            f"{list(own_library(like).shape(like))}; give that"
         )
     steps = zip(lengths, library.strides(out), strict=True)
     if 0 not in lengths and any(length > 1 and step == 0 for length, step in steps):
@@ -209,8 +213,8 @@ def _target(library: Library, like: Any, dtype: np.dtype[Any], out: Any, x: Any)
             "out is used on another device or in another stream than x: give one on x's own "
             "(numba: out.bind(x.stream))"
         )
-    if library.strides(out) != _own(like).strides(like):
-        return _own(like).empty(like, dtype)
+    if library.strides(out) != own_library(like).strides(like):
+        return own_library(like).empty(like, dtype)
     if out is not x and _overlap(there, words_of(x)):
         raise InputError("out overlaps x in part: give out=x itself or an array apart from it")
     return out
@@ -223,7 +227,8 @@ def _overlap(a: Any, b: Any) -> bool:
     return not same and a.size > 0 and a.pointer < ends[1] and b.pointer < ends[0]
 
 
-def _finish(library: Library, target: Any, out: Any) -> Any:
+def finish(library: Library, target: Any, out: Any) -> Any:
+    """Return the result once it is where it was wanted."""
     if out is not None and target is not out:
         library.copy(target, out)
     if library.waits:

@@ -15,6 +15,8 @@ from fpemu.analysis.report.definitions import definitions
 from fpemu.analysis.scales import TOLERANCE
 from fpemu.catalog import ALIASES
 from fpemu.presets import PRESETS
+from fpemu.tensorcore.catalog import CHIPS
+from fpemu.tensorcore.sums import AlignedSum, Sum
 
 __all__ = ["DOCUMENTS", "ROOT", "TABLES", "table_names", "with_tables"]
 
@@ -81,12 +83,35 @@ def casts_table() -> str:
     return table("preset", "cast", "source", "note", rows=rows)
 
 
+def chips_table() -> str:
+    """What each chip's matrix units take, and how they add."""
+    rows = (
+        (f"`{chip.name}`", ", ".join(f"`{form.name}`" for form in unit.formats), unit.out.name,
+         str(unit.sum.group), *sum_words(unit.sum), "yes" if unit.verified else "not verified")
+        for chip in CHIPS.values()
+        for unit in chip.units
+    )  # fmt: skip
+    return table("chip", "operands", "sum", "products a step", "each term keeps", "at least",
+                 "the sum keeps", "recordings", rows=rows)  # fmt: skip
+
+
+def sum_words(rule: Sum) -> tuple[str, str, str]:
+    """What terms keep, the least exponent, and what the sum keeps."""
+    if not isinstance(rule, AlignedSum):
+        return "see below", "", "float32, nearest"
+    how = "cut" if rule.rounding is fpemu.Rounding.TOWARD_ZERO else "nearest"
+    kept = f"{rule.result.mantissa_bits} bits, {how}"
+    least = "" if rule.least_exponent <= -300 else f"2^{rule.least_exponent}"
+    return f"{rule.fraction_bits} bits", least, kept + (", then + c" if rule.separate else "")
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "formats": formats_table,
     "aliases": aliases_table,
     "casts": casts_table,
     "definitions": definitions_table,
     "modules": modules_table,
+    "chips": chips_table,
 }
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n)(.*?)(<!-- end of table -->)", re.DOTALL)

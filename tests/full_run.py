@@ -12,6 +12,7 @@ from fpemu.analysis.first_cause import EVENT, FirstCause
 from fpemu.analysis.trace import Trace
 from fpemu.analysis.updates import update_tally
 from fpemu.blocks import block_tally
+from fpemu.scaling.tally import recipe_tally
 
 Array = np.ndarray[Any, Any]
 Key = tuple[str, str]
@@ -36,6 +37,7 @@ class Run:
             recorded = (values * np.float32(scale)).astype(np.float32)
         self.trace.record(name, kind, recorded, step)
         self.trace.count(name, kind, step, block_tally(recorded, block=16))
+        self.trace.count(name, kind, step, recipe_tally(recorded, "nvfp4"))
 
     def all(self, name: str, kind: str) -> Array:
         """All true values of a tensor."""

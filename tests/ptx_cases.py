@@ -135,6 +135,20 @@ CASES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
     "cvt.sat.s8.s32": ("rr", [(0xFFFFFF00, 0xFFFFFF80), (300, 127)]),
     "cvt.sat.s32.u32": ("rr", [(ONES, 0x7FFFFFFF)]),
     "cvt.sat.u32.s64": ("dr", [(ONES64, 0), (1 << 40, ONES)]),
+    "mul.f32": ("rrr", [(0x40000000, 0x40400000, 0x40C00000), (0x00000001, 0x3F000000, 0),
+                        (0x80000003, 0x3F000000, 0x80000002), (0x7F800000, 0, 0x7FFFFFFF),
+                        (0x3F800001, 0x3F800001, 0x3F800002)]),
+    "div.rn.f32": ("rrr", [(0x3F800000, 0x40400000, 0x3EAAAAAB), (0, 0, 0x7FFFFFFF),
+                           (0x3F800000, HIGH, 0xFF800000), (0x00000003, 0x40000000, 0x00000002)]),
+    "div.rn.f64": ("ddd", [(0x3FF0000000000000, 0x4008000000000000, 0x3FD5555555555555)]),
+    "rcp.rn.f32": ("rr", [(0x40400000, 0x3EAAAAAB), (0x7F000000, 0x00400000), (HIGH, 0xFF800000)]),
+    "copysign.f32": ("rrr", [(HIGH, 0x3F800000, 0xBF800000), (1, 0xFF800000, 0x7F800000)]),
+    "cvt.f64.f32": ("rd", [(0x3F800000, 0x3FF0000000000000), (1, 0x36A0000000000000)]),
+    "cvt.rn.f32.f64": ("dr", [(0x3FD5555555555555, 0x3EAAAAAB), (0x36A0000000000000, 1),
+                              (0x7FEFFFFFFFFFFFFF, 0x7F800000)]),
+    "setp.lt.f64": ("ddp", [(0x3FF0000000000000, 0x4008000000000000, 1), (ONES64, 0, 0),
+                            (HIGH64, 0, 0)]),
+    "selp.f64": ("ddpd", [(ONES64, 4, 1, ONES64), (3, 4, 0, 4)]),
     "cvt.rn.f32.u32": ("rr", [(1, 0x3F800000), (0x1000001, 0x4B800000), (0x1000003, 0x4B800002),
                               (ONES, 0x4F800000), (0x7FFFFF, 0x4AFFFFFE)]),
     "cvt.rn.f32.s32": ("rr", [(ONES, 0xBF800000), (HIGH, 0xCF000000)]),
@@ -158,7 +172,7 @@ def operation(opcode: str, letters: str, row: tuple[int, ...]) -> str:
     """The instruction between operands in registers a0, ... and the result in z."""
     given = [str(row[i]) if c == "I" else f"%{c}a{i}" for i, c in enumerate(letters[:-1])]
     z = letters[-1]
-    if ".f32." in opcode:
+    if ".f32." in opcode and not opcode.endswith("f64"):
         return f"{opcode} %fz, {', '.join(given)}; mov.b32 %rz, %fz;"
     return f"{opcode} %{z}z, {', '.join(given)};"
 

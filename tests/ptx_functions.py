@@ -16,7 +16,17 @@ from ptx_toolchain import function_ptx
 import fpemu
 from fpemu.kernels.params import WORDS, Shape, codes_of, params_of
 
-__all__ = ["COMPILERS", "decode", "draw", "elementwise", "general", "kind", "tally_places"]
+__all__ = [
+    "COMPILERS",
+    "decode",
+    "draw",
+    "elementwise",
+    "general",
+    "kind",
+    "number",
+    "scale",
+    "tally_places",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -148,3 +158,37 @@ def tally_places(target: tuple[int, int]) -> tuple[Callable[..., Array], ...]:
         _compiled(outside, "uint32", two, target).run,
         _compiled(far, "uint32", two[:1], target).run,
     )
+
+
+@cache
+def scale(name: str, part: int, target: tuple[int, int]) -> Callable[..., Array]:
+    """One of the three results of a recipe's scale: (amax, whole)."""
+    from fpemu.kernels import cuda_numbers
+    from fpemu.scaling import find_recipe
+    from fpemu.scaling.facts import scale_facts
+
+    recipe = find_recipe(name)
+    body = cuda_numbers.scale_body(scale_facts(recipe.rule, recipe.element))
+
+    def scaled(amax, whole):  # type: ignore[no-untyped-def]
+        return body(amax, whole)[part]
+
+    return _compiled(scaled, "uint32", ["uint32", "uint32"], target).run
+
+
+@cache
+def number(name: str, verb: str, target: tuple[int, int]) -> Callable[..., Array]:
+    """What a recipe makes of a number, given factors: (word, encode, decode)."""
+    from fpemu.kernels import cuda_numbers
+    from fpemu.scaling import find_recipe
+    from fpemu.scaling.facts import element_facts
+
+    recipe = find_recipe(name)
+    rule, facts = recipe.rule, element_facts(recipe.element, None)
+    work = cuda_numbers.Work(verb, facts, rule.divides_first, rule.divides)
+    body, none, table = cuda_numbers.number_body(work), np.uint64(0), (np.uint32(0),)
+
+    def made(x, encode, decode):  # type: ignore[no-untyped-def]
+        return body(x, none, encode, decode, table)
+
+    return _compiled(made, "uint32", ["uint32"] * 3, target).run

@@ -258,6 +258,8 @@ _PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def _multiply(*modifiers: str, added: bool = False) -> Operation | None:
+    if modifiers == ("f32",) and not added:
+        return Operation(modifiers, modifiers * 2, _rounded_once(operator.mul))
     if len(modifiers) != 2 or modifiers[0] not in _PRODUCTS or modifiers[1] not in _INTEGER:
         return None
     (part, kind), product = modifiers, _PRODUCTS[modifiers[0]]
@@ -273,6 +275,41 @@ def _multiply_add(*modifiers: str) -> Operation | None:
     return _multiply(*modifiers, added=True)
 
 
+# --- floats ------------------------------------------------------------------------------------
+
+
+def _rounded_once(run: Callable[..., Array]) -> Callable[..., Array]:
+    """An operation of IEEE 754 to nearest; every NaN is the same."""
+
+    def rounded(*values: Array) -> Array:
+        with np.errstate(all="ignore"):
+            found = run(*values)
+        words = found.view(f"u{found.itemsize}")
+        words[np.isnan(found)] = np.iinfo(words.dtype).max >> 1
+        return found
+
+    return rounded
+
+
+def _divide(*modifiers: str) -> Operation | None:
+    if modifiers not in (("rn", "f32"), ("rn", "f64")):
+        return None
+    return Operation(modifiers[1:], modifiers[1:] * 2, _rounded_once(operator.truediv))
+
+
+def _reciprocal(*modifiers: str) -> Operation | None:
+    if modifiers != ("rn", "f32"):
+        return None
+    return Operation(("f32",), ("f32",), _rounded_once(lambda a: np.float32(1) / a))
+
+
+def _copy_sign(*modifiers: str) -> Operation | None:
+    """copysign: the sign of a, the magnitude of b."""
+    if modifiers != ("f32",):
+        return None
+    return Operation(("f32",), ("f32", "f32"), lambda a, b: np.copysign(b, a))
+
+
 # --- comparisons -------------------------------------------------------------------------------
 
 _EQUAL: dict[str, Any] = {"eq": operator.eq, "ne": operator.ne}
@@ -284,6 +321,8 @@ _JOIN: dict[str, Any] = {"and": operator.and_, "or": operator.or_, "xor": operat
 def _comparison(name: str, kind: str) -> Any:
     if kind in _BITS:
         return _EQUAL.get(name)
+    if kind == "f64" and name == "lt":
+        return operator.lt
     if name in _SAME_ORDER:
         return _ORDER[_SAME_ORDER[name]] if kind in _UNSIGNED else None
     return {**_EQUAL, **_ORDER}.get(name) if kind in _INTEGER else None
@@ -307,7 +346,7 @@ def _set_predicate(*modifiers: str) -> Operation | None:
 
 
 def _select(*modifiers: str) -> Operation | None:
-    if len(modifiers) != 1 or modifiers[0] not in (*_BITS, *_INTEGER):
+    if len(modifiers) != 1 or modifiers[0] not in (*_BITS, *_INTEGER, "f32", "f64"):
         return None
     kind = modifiers[0]
     return Operation((kind,), (kind, kind, "pred"), lambda a, b, p: np.where(p, a, b))
@@ -317,8 +356,11 @@ def _select(*modifiers: str) -> Operation | None:
 
 
 def _convert(*modifiers: str) -> Operation | None:
-    """cvt between integers, saturating or not, and from 32-bit integers to float32."""
+    """cvt between integers, saturating or not, from 32-bit integers to float32, and of floats."""
     *how, to, source = modifiers
+    if modifiers in (("f64", "f32"), ("rn", "f32", "f64")):
+        dtype = np.dtype(f"f{width_of(to) // 8}")
+        return Operation((to,), (source,), _rounded_once(lambda a: a.astype(dtype)))
     if source not in (*_INTEGER, "u8", "s8"):
         return None
     if to == "f32":
@@ -353,6 +395,9 @@ _MAKERS: dict[str, Callable[..., Operation | None]] = {
     "xor": _one_of(_LOGIC, 2, operator.xor),
     "not": _one_of(_LOGIC, 1, operator.invert),
     "mul": _multiply,
+    "div": _divide,
+    "rcp": _reciprocal,
+    "copysign": _copy_sign,
     "mad": _multiply_add,
     "shl": _shift(_BITS, shift_left),
     "shr": _shift((*_BITS, *_INTEGER), shift_right),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["integer", "wide_loop"]
+__all__ = ["barrier_loop", "integer", "wide_loop"]
 
 #: What the integer units do not run: memory, control, the scalar unit, constants by float units.
 _OTHER = re.compile(
@@ -32,6 +32,27 @@ def wide_loop(listing: tuple[str, ...], access: str = ".128") -> list[str]:
             if any(access in code[i] for i in way):
                 return [code[i] for i in way]
     raise AssertionError(f"no loop with {access}")
+
+
+def barrier_loop(listing: tuple[str, ...]) -> list[str]:
+    """The instructions of the loop with a barrier, but those that find places by division.
+
+    Rows in one piece need none; and what only calls for a quotient's rare cases does not count.
+    """
+    last = next(i for i, line in enumerate(listing) if "BAR.SYNC" in line)
+    labels = {line[:-1]: i for i, line in enumerate(listing) if line.endswith(":")}
+    while (first := _target(listing[last], labels)) is None or first > last:
+        last += 1
+    kept: list[str] = []
+    block: list[str] = []
+    for line in listing[first : last + 1]:
+        if not line.endswith(":"):
+            block.append(line)
+        if line.endswith(":") or "BRA" in line:
+            rare = any(re.search(r"\bI2F|\bCALL", of) for of in block)
+            kept += [] if rare else block
+            block = []
+    return kept
 
 
 def integer(instructions: list[str]) -> int:

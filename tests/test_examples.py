@@ -121,6 +121,18 @@ def test_train_digits(tmp_path: Path) -> None:
     assert "\nfloat8_e4m3fn is not safe" in printed
 
 
+def test_train_fp8(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed: pip install 'fpemu[torch]'")
+    printed = run("train_fp8.py", "--steps", "50", folder=tmp_path)
+    rows = {line[:32].strip(): line[32:].split() for line in printed.splitlines()[1:]}
+    right = {name: float(row[2].rstrip("%")) for name, row in rows.items()}
+    without = right.pop("FP8 without scales")
+    assert min(right.values()) > 80 > 30 > without
+    assert abs(right["MXFP8"] - right["float32"]) < 5
+    losses = {name: float(row[1]) for name, row in rows.items()}
+    assert losses["FP8, delayed scaling"] != losses["float32"], "it is another arithmetic"
+
+
 def test_find_overflow(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed: pip install 'fpemu[torch]'")
     printed = run("find_overflow.py", folder=tmp_path)
@@ -164,3 +176,35 @@ def test_scaling_quality_is_near_what_was_published(tmp_path: Path) -> None:
     for row in rows:
         published, here = map(float, re.findall(r"\d+\.\d+", row)[:2])
         assert abs(published - here) < (0.85 if "INT" in row else 0.2), row
+
+
+def test_sums_stagnate(tmp_path: Path) -> None:
+    printed = run("sums_stagnate.py", folder=tmp_path)
+    sums, dots = printed.split("\n\n")
+    found = {line[:42].strip(): float(line.split()[-2]) for line in sums.splitlines()[1:9]}
+    assert found["float16, one after the other"] == 256
+    assert found["float16, pairwise"] == found["float16, Kahan"] == np.float16(409.6)
+    assert found["float16, one after the other"] < found["float16, in blocks of 64"]
+    assert "a float16 sum stands still after 2207 terms" in sums
+    rows = [[float(v.rstrip("%")) for v in line.split()[-2:]] for line in dots.splitlines()[1:]]
+    assert all(positive > 5 for _, positive in rows[:2]), "a sum that grows"
+    assert all(max(row) < 1 for row in rows[2:])
+
+
+def test_fp8_accumulation_errs_as_the_document_says(tmp_path: Path) -> None:
+    """A smaller result, and lengths up to that of the document's sentences."""
+    options = "--rows", "16", "--lengths", "256", "4096"
+    printed = run("fp8_accumulation.py", *options, folder=tmp_path)
+    zero_mean, positive = (
+        {line[:30].strip(): [float(x) for x in line[30:].replace("%", "").split()]
+         for line in part.splitlines()[2:]}
+        for part in printed.strip().split("\n\n")
+    )  # fmt: skip
+    plain, promoted = "Hopper FP8", "Hopper FP8, promoted each 128"
+    assert 1.0e-3 < zero_mean[plain][1] < 1.6e-3
+    assert 1.0e-4 < zero_mean[promoted][1] < 1.6e-4
+    assert -7.0 < positive[plain][1] < -6.2
+    assert -0.06 < positive[promoted][1] < -0.04
+    for found in (zero_mean, positive):
+        assert abs(found[plain][1]) > 3 * abs(found[plain][0]), "it grows with the length"
+        assert abs(found["Blackwell FP8"][1]) < 1e-6

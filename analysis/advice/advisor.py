@@ -16,12 +16,11 @@ from fpemu.analysis.advice.lost_updates import LIMIT_PERCENT, update_rows
 from fpemu.analysis.advice.memory import elements, memory_rows
 from fpemu.analysis.advice.rows import Advice, Choice, UpdateAdvice
 from fpemu.analysis.advice.sentences import headline, lines
-from fpemu.analysis.asked import casts, own_cast
+from fpemu.analysis.asked import Asked, own_cast, targets
+from fpemu.analysis.by_recipe import ByRecipe, Target
 from fpemu.analysis.records import JUDGED
 from fpemu.analysis.scales import TOLERANCE, check_tolerance
-from fpemu.cast import Cast
 from fpemu.errors import InputError
-from fpemu.format import Format
 
 if TYPE_CHECKING:
     from fpemu.analysis.totals import Total
@@ -39,7 +38,7 @@ Totals = Mapping[tuple[str, str], "Total"]
 def advise(
     trace: Trace,
     *,
-    formats: str | Format | Cast | Iterable[str | Format | Cast] | None = None,
+    formats: Asked | Iterable[Asked] | None = None,
     tolerance: float = TOLERANCE,
     memory: float | None = None,
     evaluate: Callable[[Policy], float] | None = None,
@@ -63,18 +62,22 @@ def advise(
     the trace's own (metadata "to", else float16), E5M2 too beside E4M3, and bfloat16. Formats of 8
     bits and fewer are for matrix products, whose results are wide; each of their tensors may have
     a power-of-two scale of its own. In wider ones only gradients have a scale, the loss scale.
-    tolerance: the share of its non-zero values that a tensor may lose. memory: a goal for all
+    Recipes (`fpemu.scaling`), by name, text or record, are for products too and bring their scales
+    with them; the run has counted them (`watch(..., recipes=)`).
+    tolerance: the share of its non-zero values that a tensor may lose in a format. memory: a goal for all
     tensors that the layers have, in bytes, or below 1 as a share of what float32 takes; the advice
     is then the assignment of least damage within it. evaluate: a function that takes a policy, runs
     the emulation with it and returns a number, smaller for better, such as the final loss: some
     points of the front are run, and the best is advised. seed: of the search.
 
     Each layer gets the first format in which every tensor of it is safe (`fpemu.analysis.scales`):
-    nothing overflows, no more than the tolerance is lost. Damage is, for a tensor, the larger of
+    nothing overflows, no more than the tolerance is lost; of a recipe, whose error is measured, an
+    SQNR of 15 dB is kept and no more than half comes out 0 (`fpemu.analysis.parts`). Damage is, for a tensor, the larger of
     the share of values lost and the rounding error's share of the signal, 1 if one overflows to
     infinity or NaN; a layer's is the sum over its tensors, and so on. Counts are exact; the
     signal-to-noise ratio is predicted from the histogram, to about 0.6 dB while little is lost at
-    either end. The advice speaks of the recorded steps.
+    either end; of recipes it is measured, and memory holds their scales. The advice speaks of the
+    recorded steps.
     Gradients are judged without the loss scale that they were recorded times
     (`fpemu.analysis.carried`). NaN and infinity in what was recorded make the status "broken",
     unless a loss scaler skipped the step. A trace without values gives "no_data".
@@ -82,7 +85,7 @@ def advise(
     """
     check_tolerance(tolerance)
     wanted = _wanted(trace, formats)
-    totals = gather(trace)
+    totals = gather(trace, wanted)
     layers = layers_of({key: t for key, t in totals.items() if _judged(t)})
     options = Options(layers, wanted, tolerance, inputs_of(trace, layers, totals))
     goal = memory_goal(memory, 4 * sum(elements(t) for t in totals.values() if _judged(t)))
@@ -104,38 +107,39 @@ def advise(
     return advice(chosen if same else front.chosen_of(picked), choices)
 
 
-def usual_formats(first: Cast) -> tuple[Cast, ...]:
-    """Return a format, its partner for what goes backward, and bfloat16.
+def usual_formats(first: Target) -> tuple[Target, ...]:
+    """Return a format or recipe, its partner for what goes backward, and bfloat16.
 
     >>> import fpemu
     >>> from fpemu.analysis.advice.advisor import usual_formats
     >>> [str(cast) for cast in usual_formats(fpemu.Cast("e4m3fn"))]
     ['float8_e4m3fn', 'float8_e5m2', 'bfloat16']
     """
-    partner = _PARTNERS.get(first.format.name)
-    return tuple(casts([first, *filter(None, (partner, "bfloat16"))]))
+    partner = None if isinstance(first, ByRecipe) else _PARTNERS.get(first.format.name)
+    return tuple(targets([first, *filter(None, (partner, "bfloat16"))]))
 
 
 def _wanted(
-    trace: Trace, formats: str | Format | Cast | Iterable[str | Format | Cast] | None
-) -> tuple[Cast, ...]:
+    trace: Trace, formats: Asked | Iterable[Asked] | None
+) -> tuple[Target, ...]:
     """The formats asked for; unless given, those that go with the trace's own."""
     if formats is None:
         return usual_formats(own_cast(trace))
-    found = tuple(casts(formats))
+    found = tuple(targets(formats))
     if not found:
         raise InputError("formats: at least one is needed, the one that is wanted first")
     for cast in found:
         if not can_advise(cast):
+            name = str(cast).partition(":")[0]
             raise InputError(
-                f"format {cast.format.name!r}: advice is for signed formats that have a zero"
+                f"format {name!r}: advice is for signed formats that have a zero"
             )
     return found
 
 
-def can_advise(cast: Cast) -> bool:
+def can_advise(cast: Target) -> bool:
     """Return whether training could run in a cast's format: it has both signs and a zero."""
-    return cast.format.signed and cast.format.zero
+    return isinstance(cast, ByRecipe) or (cast.format.signed and cast.format.zero)
 
 
 def _judged(total: Total) -> bool:
@@ -154,13 +158,14 @@ def _advice(
     wanted, scale = options.formats[0], chosen.scale
     tensors, keep = tensor_rows(chosen, options), kept(chosen, options)
     layers = tuple(layer_row(option, scale) for option in chosen.options)
-    bits = {(t.name, t.kind): (t.to, _bits(t.to, options.formats)) for t in tensors}
+    bits = {(t.name, t.kind): (t.to, t.bits_per_value) for t in tensors}
     held = [total for total in totals.values() if total.shape]
-    memory = memory_rows(held, bits, master=_needs_master(updates, wanted))
+    memory = memory_rows(held, bits, master=_needs_master(updates, wanted, totals))
     scales = sum(s != 1.0 for row in layers
                  for s in (row.activation_scale, row.weight_scale, row.gradient_scale))  # fmt: skip
     # nobody holds the weights that are trained in 8 bits
-    wide = {cast.format.name for cast in options.formats if not scales_itself(cast)}
+    casts = [to for to in options.formats if not isinstance(to, ByRecipe)]
+    wide = {cast.format.name for cast in casts if not scales_itself(cast)}
     status = _status(totals.values(), bool(keep or scales), scale)
     return Advice(
         status=status,
@@ -182,10 +187,6 @@ def _advice(
     )  # fmt: skip
 
 
-def _bits(to: str, formats: Sequence[Cast]) -> int:
-    return next(cast.format.bits for cast in formats if str(cast) == to)
-
-
 def _status(totals: Iterable[Total], changes: bool, scale: float) -> str:
     judged = [total for total in totals if total.kind in JUDGED]
     if any(sum(total.parts.apart[1:]) > total.skipped for total in judged):
@@ -197,7 +198,11 @@ def _status(totals: Iterable[Total], changes: bool, scale: float) -> str:
     return "safe" if scale == 1.0 else "safe_with_loss_scale"
 
 
-def _needs_master(updates: Sequence[UpdateAdvice], wanted: Cast) -> bool:
-    """Whether weights held in the format asked for would lose updates."""
+def _needs_master(
+    updates: Sequence[UpdateAdvice], wanted: Target, totals: Iterable[tuple[str, str]]
+) -> bool:
+    """Whether weights held in the format asked for would lose updates; in a recipe all do."""
+    if isinstance(wanted, ByRecipe):
+        return any(kind == "update" for _, kind in totals)
     first = wanted.format.name
     return any(r.format == first and r.lost_percent > LIMIT_PERCENT for r in updates)

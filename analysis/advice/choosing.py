@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from fpemu.analysis.advice.fits import FLOAT32, Fit, Fits, rides_loss_scale, scales_itself
 from fpemu.analysis.advice.flow import joined
+from fpemu.analysis.by_recipe import ByRecipe
 from fpemu.analysis.scales import SCALES, SafeScales, is_safe, safe_of
 from fpemu.cast import Cast
 
 if TYPE_CHECKING:
     from fpemu.analysis.advice.flow import Read
     from fpemu.analysis.advice.layers import Layer
+    from fpemu.analysis.by_recipe import Target
     from fpemu.analysis.parts import Parts
     from fpemu.analysis.totals import Total
 
@@ -38,8 +40,8 @@ class Option:
     """
 
     layer: Layer
-    to: Cast
-    gradient_to: Cast
+    to: Target
+    gradient_to: Target
     fits: Mapping[Key, Fits]  #: by name and kind
     known: bool = True  #: whether all is recorded that the format would round
 
@@ -77,6 +79,12 @@ class Option:
         return sum(fit.damage for fit in self.at(loss_scale).values())
 
 
+def _kin(a: ByRecipe, b: ByRecipe) -> bool:
+    """Whether two recipes differ in the element alone, which has as many bits, as E4M3 and E5M2."""
+    same = a.recipe.replace(name="", element=b.recipe.element) == b.recipe.replace(name="")
+    return same and a.bits == b.bits
+
+
 def _rides(key: Key, fits: Fits) -> bool:
     return rides_loss_scale(key[1], fits.to)
 
@@ -87,36 +95,36 @@ class Options:
     def __init__(
         self,
         layers: Sequence[Layer],
-        formats: Sequence[Cast],
+        formats: Sequence[Target],
         tolerance: float,
         inputs: Mapping[str, Read],
     ) -> None:
         self.layers, self.tolerance, self.inputs = tuple(layers), tolerance, inputs
         self.formats = tuple(dict.fromkeys((*formats, FLOAT32)))
-        self._fits: dict[tuple[str, str, Cast], Fits] = {}
-        self._known: dict[tuple[str, Cast], Option] = {}
+        self._fits: dict[tuple[str, str, Target], Fits] = {}
+        self._known: dict[tuple[str, Target], Option] = {}
 
-    def option(self, layer: Layer, to: Cast) -> Option:
+    def option(self, layer: Layer, to: Target) -> Option:
         """Return a layer in a format."""
         found = self._known.get((layer.name, to))
         if found is None:
             found = self._known[layer.name, to] = self._made(layer, to)
         return found
 
-    def fits(self, total: Total, to: Cast) -> Fits:
+    def fits(self, total: Total, to: Target) -> Fits:
         """Return a tensor in a format."""
         key = (total.name, total.kind, to)
         if key not in self._fits:
             self._fits[key] = Fits(total.parts, to, self.tolerance)
         return self._fits[key]
 
-    def _made(self, layer: Layer, to: Cast) -> Option:
+    def _made(self, layer: Layer, to: Target) -> Option:
         if scales_itself(to):
             return self._narrow(layer, to)
         fits = {(t.name, t.kind): self.fits(t, to) for t in layer.tensors}
         return Option(layer, to, to, fits)
 
-    def _narrow(self, layer: Layer, to: Cast) -> Option:
+    def _narrow(self, layer: Layer, to: Target) -> Option:
         read = self.inputs[layer.name]
         weights, gradients = (
             joined([t for t in layer.tensors if t.kind == kind]) for _, kind in CASTS[1:]
@@ -132,18 +140,22 @@ class Options:
         }
         return Option(layer, to, gradient_to, fits, read.whole)
 
-    def _gradient_format(self, gradients: Parts | None, to: Cast) -> Cast:
+    def _gradient_format(self, gradients: Parts | None, to: Target) -> Target:
         """Of the formats of as many bits, the one with the most safe scales.
 
         E4M3 goes forward and E5M2 backward in FP8 training, if both were asked for: gradients
         spread over more binades, and move while a run goes on.
         """
-        same = [f for f in self.formats if f.format.bits == to.format.bits]
         if gradients is None:
             return to
+        if isinstance(to, ByRecipe):
+            kin = [to, *(f for f in self.formats if isinstance(f, ByRecipe) and _kin(f, to))]
+            return min(kin, key=lambda form: Fits(gradients, form, self.tolerance).own.damage)
+        casts = [f for f in self.formats if isinstance(f, Cast)]
+        same = [f for f in casts if f.format.bits == to.format.bits]
         return max(same, key=lambda form: Fits(gradients, form, self.tolerance).safe_scales)
 
-    def formats_for(self, layer: Layer) -> tuple[Cast, ...]:
+    def formats_for(self, layer: Layer) -> tuple[Target, ...]:
         """Return the formats that a layer may have: narrow ones are for products alone."""
         if layer.in_float32:
             return (FLOAT32,)

@@ -27,7 +27,8 @@ _FORMS = ".json", ".txt"
 @click.argument("trace", type=click.Path(path_type=str), metavar="TRACE")
 @click.option(
     "--formats", multiple=True, callback=names_of_casts, metavar="CASTS",
-    help="The formats allowed, the one that is wanted first: 'e4m3fn,e5m2,bf16' (repeatable). "
+    help="The formats allowed, or recipes that the run counted, the one that is wanted first: "
+    "'e4m3fn,e5m2,bf16' or 'mxfp8,bf16' (repeatable). "
     "Unless given, the trace's own, else float16, and bfloat16.",
 )  # fmt: skip
 @TOLERANCE

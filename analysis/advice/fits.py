@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fpemu.analysis.advice.noise import Noise, noise_of
+from fpemu.analysis.by_recipe import ByRecipe, Target
 from fpemu.analysis.records import GRADIENTS
 from fpemu.analysis.scales import SCALES, SafeScales, is_safe, safe_of
 from fpemu.analysis.what_if import percent
@@ -18,19 +19,24 @@ if TYPE_CHECKING:
     from fpemu.analysis.parts import Parts
     from fpemu.tallies import Outcome
 
-__all__ = ["FLOAT32", "Fit", "Fits", "rides_loss_scale", "scales_itself"]
+__all__ = ["FLOAT32", "Fit", "Fits", "bits_of", "rides_loss_scale", "scales_itself"]
 
 FLOAT32 = Cast("float32")
 
 _NEAR = 10 ** (0.5 / 10)  # errors within half a decibel are as good as each other
 
 
-def scales_itself(cast: Cast) -> bool:
-    """Say whether tensors of a format come with a scale of their own: 8 bits and fewer."""
-    return cast.format.bits <= 8
+def scales_itself(to: Target) -> bool:
+    """Say whether tensors come with scales of their own: in recipes, and in 8 bits and fewer."""
+    return isinstance(to, ByRecipe) or to.format.bits <= 8
 
 
-def rides_loss_scale(kind: str, to: Cast) -> bool:
+def bits_of(parts: Parts, to: Target) -> float:
+    """Return the bits that a value of a tensor takes; in a recipe with its share of the scales."""
+    return parts.scored(to).bits_per_value if isinstance(to, ByRecipe) else to.format.bits
+
+
+def rides_loss_scale(kind: str, to: Target) -> bool:
     """Say whether the loss scale is the scale of tensors of a kind in a format."""
     return kind in GRADIENTS and to != FLOAT32 and not scales_itself(to)
 
@@ -45,8 +51,8 @@ class Fit:
     noise: Noise
 
     @property
-    def to(self) -> Cast:
-        """The format."""
+    def to(self) -> Target:
+        """The format or recipe."""
         return self.fits.to
 
     @property
@@ -56,18 +62,26 @@ class Fit:
 
     @property
     def is_safe(self) -> bool:
-        """Whether nothing overflows and no more than the tolerance is lost."""
+        """Whether nothing overflows and no more than the tolerance is lost; of a recipe, its rule.
+
+        Recipes are judged by what was measured (`fpemu.analysis.parts.Scored.is_safe`).
+        """
+        if isinstance(self.to, ByRecipe):
+            return self.fits.parts.scored(self.to).is_safe
         return is_safe(self.outcome, self.fits.tolerance)
 
     @property
     def damage(self) -> float:
         """The larger of the share of values lost and the error's share of the signal, up to 1.
 
-        One value that becomes infinity or NaN is 1: it spoils the step.
+        One value that becomes infinity or NaN is 1: it spoils the step. Of a recipe, what is
+        clipped is in the error, and lost is what comes out 0.
         """
         if self.outcome.overflow:
             return 1.0
-        return min(1.0, max(self.outcome.lost_fraction, self.noise.ratio))
+        recipe = isinstance(self.to, ByRecipe)
+        lost = self.underflow_percent / 100 if recipe else self.outcome.lost_fraction
+        return min(1.0, max(lost, self.noise.ratio))
 
     @property
     def underflow_percent(self) -> float:
@@ -81,9 +95,14 @@ class Fit:
 
     @property
     def margin_bits(self) -> float | None:
-        """Binades from the scale to the nearer end of the safe ones; None outside of them."""
+        """Binades from the scale to the nearer end of the safe ones; None outside, and of a recipe.
+
+        A recipe's scales go with the numbers: they have no end to come near to.
+        """
         low, high = self.safe.low, self.safe.high
-        if low is None or high is None or not low <= self.scale <= high:
+        if isinstance(self.to, ByRecipe) or low is None or high is None:
+            return None
+        if not low <= self.scale <= high:
             return None
         return min(math.log2(high / self.scale), math.log2(self.scale / low))
 
@@ -91,7 +110,7 @@ class Fit:
 class Fits:
     """One tensor in one format, at every scale tried."""
 
-    def __init__(self, parts: Parts, to: Cast, tolerance: float) -> None:
+    def __init__(self, parts: Parts, to: Target, tolerance: float) -> None:
         self.parts, self.to, self.tolerance = parts, to, tolerance
 
     @cached_property
@@ -104,6 +123,8 @@ class Fits:
         """The scales at which the tensor keeps its values; of float32 all, as it was recorded."""
         if self.to == FLOAT32:
             return SafeScales(str(FLOAT32), SCALES[0], SCALES[-1], 1.0, 0.0, True, True)
+        if isinstance(self.to, ByRecipe):  # 1 stands for scales of its own
+            return self.parts.scored(self.to).safe_scales(self.to)
         return safe_of([list(self.outcomes.values())], str(self.to), SCALES, self.tolerance)
 
     @property
@@ -124,7 +145,8 @@ class Fits:
     @cached_property
     def own(self) -> Fit:
         """The fit at the scale that suits the tensor best, if it may have one of its own."""
-        return self.at(self._best() if scales_itself(self.to) else 1.0)
+        own = scales_itself(self.to) and not isinstance(self.to, ByRecipe)
+        return self.at(self._best() if own else 1.0)
 
     def _best(self) -> float:
         """The safe scale of least error, a binade from either end if there are so many.

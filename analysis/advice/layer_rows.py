@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fpemu.analysis.advice.choosing import CASTS, Chosen, Option, Options
-from fpemu.analysis.advice.fits import FLOAT32, Fit, rides_loss_scale, scales_itself
+from fpemu.analysis.advice.fits import FLOAT32, Fit, bits_of, rides_loss_scale, scales_itself
 from fpemu.analysis.advice.memory import bytes_of, elements
 from fpemu.analysis.advice.rows import Keep, LayerAdvice, TensorAdvice
+from fpemu.analysis.by_recipe import ByRecipe
 from fpemu.analysis.records import GRADIENTS
 from fpemu.analysis.report.numbers import count, power, share
 
 if TYPE_CHECKING:
+    from fpemu.analysis.by_recipe import Target
     from fpemu.analysis.totals import Total
-    from fpemu.cast import Cast
 
 __all__ = ["kept", "layer_row", "memory_of", "tensor_rows"]
 
@@ -49,12 +50,12 @@ def layer_row(option: Option, loss_scale: float) -> LayerAdvice:
 def memory_of(option: Option) -> int:
     """Return the bytes of a layer's tensors, each once, in the formats that they would have."""
     return sum(
-        bytes_of(elements(total), tensor_format(total, option).format.bits)
+        bytes_of(elements(total), bits_of(total.parts, tensor_format(total, option)))
         for total in option.layer.tensors
     )
 
 
-def tensor_format(total: Total, option: Option) -> Cast:
+def tensor_format(total: Total, option: Option) -> Target:
     """Return the format of a tensor of a layer.
 
     Of a layer in 8 bits and fewer, results are read by other products in as many bits (they come
@@ -87,13 +88,15 @@ def _why(fits: Mapping[tuple[str, str], Fit]) -> str:
     if fit.outcome.overflow:
         n = fit.outcome.overflow
         return f"{where}, {count(n)} value{'s' * (n != 1)} of {what} overflow{'s' * (n == 1)}"
-    if not fit.is_safe:
+    if not fit.is_safe and not isinstance(fit.to, ByRecipe):
         ways = [f"{share(fit.underflow_percent)} underflow" * bool(fit.outcome.underflow),
                 f"{share(fit.saturated_percent)} saturate" * bool(fit.outcome.saturated)]
         return f"{where}, of the non-zero values of {what} {' and '.join(filter(None, ways))}"
     decibels = fit.noise.sqnr_db
     noise = "no error" if decibels is None else f"a signal to noise ratio of {decibels:.1f} dB"
-    return f"{where}, {what} would have {noise}"
+    zeroed = share(fit.underflow_percent)
+    gone = f", {zeroed} of the values 0" * (isinstance(fit.to, ByRecipe) and not fit.is_safe)
+    return f"{where}, {what} would have {noise}{gone}"
 
 
 def tensor_rows(chosen: Chosen, options: Options) -> tuple[TensorAdvice, ...]:
@@ -115,19 +118,30 @@ def _tensor(total: Total, option: Option, chosen: Chosen, options: Options) -> T
         layer=option.layer.name,
         to=str(fits.to),
         scale=fit.scale,
-        scaled="" if fit.scale == 1.0 else "loss" if rides else "own",
+        scaled=_scaled(fit, rides),
         low=fit.safe.low,
         high=fit.safe.high,
         margin_bits=fit.margin_bits,
         underflow_percent=fit.underflow_percent,
         saturated_percent=fit.saturated_percent,
         sqnr_db=fit.noise.sqnr_db,
+        measured=isinstance(fits.to, ByRecipe) and total.parts.scored(fits.to).measured,
+        bits_per_value=bits_of(total.parts, fits.to),
         reason=_reason(fit, option, options.formats[0]),
     )
 
 
-def _reason(fit: Fit, option: Option, wanted: Cast) -> str:
+def _scaled(fit: Fit, rides: bool) -> str:
+    """Where the scale comes from."""
+    if isinstance(fit.to, ByRecipe):
+        return "recipe"
+    return "" if fit.scale == 1.0 else "loss" if rides else "own"
+
+
+def _reason(fit: Fit, option: Option, wanted: Target) -> str:
     safe = "safe" if fit.is_safe else "not safe"
+    if isinstance(fit.to, ByRecipe):
+        return f"{safe} with the recipe's own scales"
     if fit.to != FLOAT32:
         where = "as it is" if fit.scale == 1.0 else f"at scale {power(fit.scale)}"
         least = ", and its error least" * (scales_itself(fit.to) and fit.scale != 1.0)

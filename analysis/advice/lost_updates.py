@@ -11,12 +11,13 @@ from fpemu.analysis.advice.fits import FLOAT32
 from fpemu.analysis.advice.rows import UpdateAdvice
 from fpemu.analysis.totals import add_to
 from fpemu.analysis.updates import UpdateTally
+from fpemu.cast import Cast
 from fpemu.tallies import Tally
 
 if TYPE_CHECKING:
+    from fpemu.analysis.by_recipe import Target
     from fpemu.analysis.totals import Total
     from fpemu.analysis.trace import Trace
-    from fpemu.cast import Cast
     from fpemu.format import Format
 
 __all__ = ["LIMIT_PERCENT", "MASTER", "STOCHASTIC", "update_rows"]
@@ -35,13 +36,17 @@ _FINE = "can be held in it"
 
 
 def update_rows(
-    trace: Trace, totals: Mapping[tuple[str, str], Total], formats: Iterable[Cast]
+    trace: Trace, totals: Mapping[tuple[str, str], Total], formats: Iterable[Target]
 ) -> tuple[UpdateAdvice, ...]:
-    """Return what each format asked for would do to the updates of each weight held in it."""
+    """Return what each format asked for would do to the updates of each weight held in it.
+
+    Nobody holds the weights that are trained in a recipe.
+    """
     counted: dict[str, UpdateTally] = {}
     for one in trace.counted("updates"):
         add_to(counted, one.name, one.value)
-    forms = [cast.format for cast in formats if cast != FLOAT32 and cast.format.signed]
+    casts = [cast for cast in formats if isinstance(cast, Cast) and cast != FLOAT32]
+    forms = [cast.format for cast in casts if cast.format.signed]
     names = [name for name, kind in totals if kind == "update"]
     return tuple(row for name in dict.fromkeys((*names, *counted))
                  for row in _rows(name, counted.get(name), totals, forms))  # fmt: skip

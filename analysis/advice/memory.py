@@ -20,13 +20,13 @@ def elements(total: Total) -> int:
     return math.prod(total.shape)
 
 
-def bytes_of(count: int, bits: int) -> int:
-    """Return the bytes of so many numbers, packed; scales beside them are not counted."""
-    return -(-count * bits // 8)
+def bytes_of(count: int, bits: float) -> int:
+    """Return the bytes of so many numbers, packed; scales beside them only if `bits` has them."""
+    return math.ceil(count * bits / 8)
 
 
 def memory_rows(
-    totals: Iterable[Total], bits: Mapping[tuple[str, str], tuple[str, int]], *, master: bool
+    totals: Iterable[Total], bits: Mapping[tuple[str, str], tuple[str, float]], *, master: bool
 ) -> tuple[MemoryRow, ...]:
     """Return a row for each kind and format, and one for all.
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from fpemu.analysis.by_recipe import ByRecipe, Target
 from fpemu.analysis.noise import predicted
 from fpemu.cast import Overflow
 
 if TYPE_CHECKING:
     from fpemu.analysis.parts import Parts
-    from fpemu.cast import Cast
 
 __all__ = ["Noise", "noise_of"]
 
@@ -33,7 +33,7 @@ class Noise(NamedTuple):
         return -10.0 * math.log10(self.ratio) if self.ratio > 0 else None
 
 
-def noise_of(values: Parts, cast: Cast, scales: Sequence[float]) -> list[Noise]:
+def noise_of(values: Parts, cast: Target, scales: Sequence[float]) -> list[Noise]:
     """Return the predicted noise of values times each scale, divided by it again after the cast.
 
     >>> import numpy as np, fpemu
@@ -49,6 +49,10 @@ def noise_of(values: Parts, cast: Cast, scales: Sequence[float]) -> list[Noise]:
     saturated, so look at overflow first. For data that fill their binades the prediction is
     within about 0.6 dB of the error of the real cast while little is lost at either end; where much
     saturates it may be 4 dB off, as a slot says little of how far beyond the end a number lies.
+    Of a recipe, it is what was measured.
     """
+    if isinstance(cast, ByRecipe):
+        scored = values.scored(cast)
+        return [Noise(scored.noise, scored.signal)] * len(scales)
     signal, errors = predicted(values, cast.replace(overflow=Overflow.SATURATE), scales)
     return [Noise(float(error), signal) for error in errors]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from fpemu.analysis.advice.fits import FLOAT32, scales_itself
 from fpemu.analysis.advice.operations import PRODUCTS, WIDE
+from fpemu.analysis.by_recipe import ByRecipe, Target
 from fpemu.cast import Cast, Overflow, make_cast
 from fpemu.errors import FormatError
 from fpemu.format import Format
-from fpemu.policies import Override, Policy, Rule, find_policy
+from fpemu.policies import Override, Policy, Products, Rule, find_policy
 from fpemu.policies.override import exactly
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def advised_policy(advice: Advice, base: Policy | str | None) -> Policy:
     narrow = scales_itself(found.compute)
     if narrow:
         found = _for_products(found, advice)
+    narrow = narrow or found.products is not None
     scale = advice.loss_scale_advised
     loss_scale = scale if scale != 1.0 or isinstance(found.loss_scale, str) else found.loss_scale
     overrides = [o for layer in sorted(advice.layers, key=_breadth)
@@ -73,8 +75,10 @@ def _breadth(layer: LayerAdvice) -> bool:
     return layer.module is not None
 
 
-def _base(advice: Advice, wanted: Cast) -> Policy:
-    """The policy that one would use for a format."""
+def _base(advice: Advice, wanted: Target) -> Policy:
+    """The policy that one would use for a format or a recipe."""
+    if isinstance(wanted, ByRecipe):
+        return find_policy(wanted.recipe)
     name = wanted.format.name
     if name in ("float16", "bfloat16"):
         return find_policy(f"torch.autocast.cuda.{name}")
@@ -96,13 +100,15 @@ def _for_products(base: Policy, advice: Advice) -> Policy:
     gradient = next((x.gradient_to for x in advice.layers if x.to == str(advice.formats[0])), None)
     changes: dict[str, object] = {"operations": listed, "otherwise": Rule.KEEP}
     if gradient is not None and gradient != "float32":
-        changes["gradient"] = replace(_cast(gradient, advice), overflow=Overflow.SATURATE)
+        to = _target(gradient, advice)
+        if isinstance(to, Cast):
+            changes["gradient"] = replace(to, overflow=Overflow.SATURATE)
     return base.replace(result=base.result or FLOAT32, **changes)
 
 
-def _cast(text: str, advice: Advice) -> Cast:
-    """The cast of a text: formats of one's own are known to the advice alone."""
-    return next((cast for cast in advice.formats if str(cast) == text), None) or make_cast(text)
+def _target(text: str, advice: Advice) -> Target:
+    """The cast or recipe of a text: those of one's own are known to the advice alone."""
+    return next((to for to in advice.formats if str(to) == text), None) or make_cast(text)
 
 
 def _overrides(
@@ -116,7 +122,10 @@ def _overrides(
         if not _is_wide(layer, base, narrow):
             yield where(Rule.FLOAT32)
         return
-    to, gradient_to = (_cast(text, advice) for text in (layer.to, layer.gradient_to))
+    to, gradient_to = (_target(text, advice) for text in (layer.to, layer.gradient_to))
+    if isinstance(to, ByRecipe) or isinstance(gradient_to, ByRecipe):
+        yield from _by_recipe(layer, where, base, to, gradient_to)
+        return
     if not scales_itself(to):
         if to.format != base.compute.format and not _is_wide(layer, base, narrow):
             yield where(to if layer.matmul else Rule.FLOAT32)
@@ -129,6 +138,18 @@ def _overrides(
         ("gradient", gradient_to, layer.gradient_scale / advice.loss_scale_advised),
     ):
         yield where(scaled_cast(cast, scale), kind=kind)
+
+
+def _by_recipe(
+    layer: LayerAdvice, where: Callable[..., Override], base: Policy, to: Target, gradient: Target
+) -> Iterator[Override]:
+    """What makes a layer's products scale their operands, where the policy does not already."""
+    if not layer.matmul or not isinstance(to, ByRecipe) or not isinstance(gradient, ByRecipe):
+        return
+    if base.products is None or str(base.products) != str(Products.of(to.recipe)):
+        yield where(to.recipe)
+    if gradient != to:
+        yield where(gradient.recipe, kind="gradient")
 
 
 def _is_wide(layer: LayerAdvice, base: Policy, narrow: bool) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fpemu.analysis.report.numbers import kind_words
+from fpemu.analysis.report.numbers import kind_words, reach
 from fpemu.analysis.report.rows import record_json
 
 if TYPE_CHECKING:
+    from fpemu.analysis.by_recipe import Target
     from fpemu.analysis.scales import SafeScales
-    from fpemu.cast import Cast
     from fpemu.policies import Policy
 
 __all__ = [
@@ -51,16 +51,23 @@ class TensorAdvice:
     name: str
     kind: str  #: one of `fpemu.analysis.trace.KINDS`
     layer: str
-    to: str  #: the Cast, as text; "float32" where it is kept
+    to: str  #: the Cast as text, or the recipe's name; "float32" where it is kept
     scale: float  #: a power of two
-    scaled: str  #: where the scale comes from: "own", "loss" for the loss scale, or ""
+    scaled: str  #: where the scale comes from: "own", "loss" for the loss scale, "recipe", or ""
     low: float | None  #: smallest and largest safe scale; None: none is safe
     high: float | None
     margin_bits: float | None  #: binades from `scale` to the nearer end; None: outside
     underflow_percent: float  #: expected at `scale`, of the finite non-zero values
     saturated_percent: float  #: overflow and saturation, likewise
-    sqnr_db: float | None  #: predicted from the histogram; None: no error
+    sqnr_db: float | None  #: predicted from the histogram, or `measured`; None: no error
     reason: str
+    measured: bool = False  #: whether the SQNR is: of a recipe that the run counted
+    bits_per_value: float = 32  #: of a recipe with the share of its scales
+
+    @property
+    def safe(self) -> str:
+        """The safe scales in words."""
+        return "its own" if self.scaled == "recipe" else reach(self.low, self.high)
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as a JSON-ready dict."""
@@ -168,7 +175,7 @@ class Advice:
     updates: tuple[UpdateAdvice, ...]
     memory: tuple[MemoryRow, ...]
     pareto: tuple[Choice, ...]  #: by memory, smallest first
-    formats: tuple[Cast, ...] = field(repr=False)  #: asked for, in the order of preference
+    formats: tuple[Target, ...] = field(repr=False)  #: asked for, in the order of preference
     tolerance: float
 
     def policy(self, base: Policy | str | None = None) -> Policy:
@@ -182,10 +189,11 @@ class Advice:
         32768.0
 
         base: the policy to change, by name or record; unless given, PyTorch's autocast of the
-        first format, or for 8 bits and fewer matrix products in it with float32 results. What is
-        kept becomes overrides; the loss scale is the policy's `loss_scale`, by which the training
-        script multiplies its loss. A tensor's own scale s becomes a format of its own whose bias
-        is larger by log2(s): rounding x to it is rounding x * s to the format and dividing by s.
+        first format, or for recipes, and for 8 bits and fewer, matrix products in it with float32
+        results. What is kept becomes overrides; the loss scale is the policy's `loss_scale`, by
+        which the training script multiplies its loss. A recipe's scales are its own. A tensor's own
+        scale s becomes a format of its own whose bias is larger by log2(s): rounding x to it is
+        rounding x * s to the format and dividing by s.
         """
         from fpemu.analysis.advice.policies import advised_policy
 

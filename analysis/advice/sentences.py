@@ -15,6 +15,8 @@ from fpemu.analysis.advice.rows import (
     MemoryRow,
     UpdateAdvice,
 )
+from fpemu.analysis.by_recipe import ByRecipe
+from fpemu.analysis.parts import rule_of_recipes
 from fpemu.analysis.report.numbers import (
     count,
     interval,
@@ -25,16 +27,16 @@ from fpemu.analysis.report.numbers import (
     share,
     shorten,
 )
-from fpemu.cast import Cast
 
 if TYPE_CHECKING:
+    from fpemu.analysis.by_recipe import Target
     from fpemu.analysis.scales import SafeScales
 
 __all__ = ["headline", "lines"]
 
 
 def headline(
-    status: str, wanted: Cast, keep: Sequence[Keep], scales: int, loss_scale: float
+    status: str, wanted: Target, keep: Sequence[Keep], scales: int, loss_scale: float
 ) -> str:
     """Return the advice in one sentence; scales: how many casts have one of their own."""
     if status == "no_data":
@@ -60,7 +62,7 @@ def headline(
 
 def lines(
     status: str,
-    wanted: Cast,
+    wanted: Target,
     tolerance: float,
     keep: Sequence[Keep],
     layers: Sequence[LayerAdvice],
@@ -129,8 +131,15 @@ def _search(choices: Sequence[Choice], goal: float | None) -> Iterator[Line]:
         )
 
 
-def _verdict(status: str, wanted: Cast, limit: str) -> Iterator[Line]:
-    if status == "safe":
+def _verdict(status: str, wanted: Target, limit: str) -> Iterator[Line]:
+    if status == "safe" and isinstance(wanted, ByRecipe):
+        yield Line(
+            "verdict",
+            f"Nothing needs to change for {wanted}: no layer kept.",
+            f"no recorded value overflows and each tensor keeps {rule_of_recipes()}",
+            0,
+        )
+    elif status == "safe":
         yield Line(
             "verdict",
             f"Nothing needs to change for {wanted}: no loss scale, no layer kept.",

@@ -15,7 +15,6 @@ from fpemu.analysis.report.numbers import (
     number,
     plain,
     power,
-    reach,
     share,
     shorten,
 )
@@ -91,15 +90,17 @@ def _tensors(advice: Advice, console: Console, limit: int) -> None:
         Column("tensor", lambda r: tensor(r.name, r.kind)),
         Column("format", lambda r: Text(plain(r.to))),
         Column("scale>", lambda r: power(r.scale)),
-        Column("safe scales", lambda r: reach(r.low, r.high), 90),
+        Column("safe scales", lambda r: r.safe, 90),
         Column("margin>", lambda r: bits(r.margin_bits), 110),
         Column("underflow>", lambda r: share(r.underflow_percent)),
         Column("saturated>", lambda r: share(r.saturated_percent), 90),
         Column("SQNR dB>", lambda r: _decibels(r)),
+        Column("bits>", lambda r: f"{r.bits_per_value:.3g}", 100),
         Column("reason", lambda r: Text(plain(r.reason)), 150),
     ]
     print_rows(console, worst, columns, limit)
-    note(console, "At the scale advised, most lost first; SQNR is predicted from the histogram."
+    note(console, "At the scale advised, most lost first; SQNR is predicted from the histogram"
+                  + ", that of recipes measured" * any(r.measured for r in worst) + "."
                   + left_out(len(worst), limit))  # fmt: skip
 
 
@@ -139,7 +140,8 @@ def _memory(advice: Advice, console: Console, limit: int) -> None:
         Column("of it>", lambda r: _share(r)),
     ]
     print_rows(console, advice.memory, columns, max(limit, len(advice.memory)))
-    note(console, "Each recorded tensor once, as if all were kept; without scales beside them.")
+    note(console, "Each recorded tensor once, as if all were kept; recipes with their scales, "
+                  "formats without.")
 
 
 def _share(row: MemoryRow) -> str:

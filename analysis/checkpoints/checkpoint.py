@@ -61,7 +61,7 @@ def _folder(path: str, entries: list[str]) -> Checkpoint:
     for suffixes in SORTS:
         if chosen := _ending(entries, suffixes):
             left = [entry for entry in _ending(entries, sum(SORTS, ())) if entry not in chosen]
-            note = f"Left out of {path}: {', '.join(left)} (name them to scan them)."
+            note = f"Left out of {path}: {', '.join(left)} (name them to read them)."
             files = tuple(os.path.join(path, entry) for entry in chosen)
             return Checkpoint(path, files, notes=(note,) if left else ())
     inside = [entry for entry in entries if os.path.isdir(os.path.join(path, entry))]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from fpemu.analysis.checkpoints.bar import bar
 from fpemu.analysis.report.options import (
     JSON,
     ROWS,
@@ -28,7 +27,6 @@ from fpemu.errors import InputError
 
 if TYPE_CHECKING:
     from fpemu.analysis.checkpoints.result import Scan
-    from fpemu.analysis.checkpoints.run import Progress
 
 __all__ = ["scan"]
 
@@ -81,7 +79,7 @@ def scan(
 
     conditions = [read_condition(text) for text in fail_on]
     started = time.perf_counter()
-    with _bar() as progress:
+    with bar("scan") as progress:
         found = count(
             checkpoints, formats=formats or FORMATS, scales=scales,
             tolerance=tolerance / 100, names=names or None, threads=threads, progress=progress,
@@ -99,40 +97,6 @@ def _check_other(out: str, checkpoints: Iterable[str]) -> None:
     same = (os.path.samefile(out, file) for file in read if os.path.exists(file))
     if out.endswith(INDEX) or (os.path.exists(out) and any(same)):
         raise InputError(f"--out {out!r}: is a file of the checkpoint; name another file")
-
-
-@contextlib.contextmanager
-def _bar() -> Iterator[Progress | None]:
-    """Yield a progress callback that draws on a terminal, or None where stderr is none."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    from fpemu.analysis.shown import plain, shorten
-
-    columns = (
-        TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(),
-        TransferSpeedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("scan", total=None)
-
-        def told(done: int, total: int, file: str) -> None:
-            what = shorten(plain(Path(file).name), 32)
-            bar.update(task, completed=done, total=total, description=what)
-
-        yield told
 
 
 def _tell(found: Scan, seconds: float) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fpemu.analysis.checkpoints import archives, npy, npz, opened, reasons, safetensors
 from fpemu.analysis.checkpoints.stored import Stored
 
-__all__ = ["tensors_of"]
+__all__ = ["notes_of", "tensors_of"]
 
 _KNOWN = "known are safetensors, .npy, .npz and PyTorch's zip files"
 
@@ -65,3 +65,13 @@ def _refuse_foreign(head: bytes, path: str) -> None:
     at, tar = _TAR
     if head.startswith(_PICKLES) or head[at:].startswith(tar):
         opened.refuse(path, *reasons.pickled("a file of this old kind"))
+
+
+def notes_of(path: str) -> dict[str, str] | None:
+    """Return what a safetensors file says of itself, its `__metadata__`; None of other files."""
+    with opened.open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        head = opened.read_at(file, path, 0, min(size, 9))
+        if head[8:9] != b"{" or head.startswith((archives.MAGIC, npy.MAGIC)):
+            return None
+        return safetensors.read_notes(file, path, size)

@@ -16,7 +16,7 @@ import numpy as np
 
 from fpemu.analysis.checkpoints import opened, reasons
 from fpemu.analysis.checkpoints.encodings import Encoding
-from fpemu.analysis.checkpoints.stored import LIMIT, Stored, values_of
+from fpemu.analysis.checkpoints.stored import LIMIT, Storage, Stored, no_pieces, values_of
 
 if TYPE_CHECKING:
     from fpemu.analysis.checkpoints.encodings import Room
@@ -35,6 +35,13 @@ _REASONS = {
 }  # fmt: skip
 
 
+#: numpy's kind and size of a dtype -> safetensors' name of it.
+_STORED = {
+    "f2": "F16", "f4": "F32", "f8": "F64", "b1": "BOOL", "c8": "C64", "i1": "I8", "i2": "I16",
+    "i4": "I32", "i8": "I64", "u1": "U8", "u2": "U16", "u4": "U32", "u8": "U64",
+}  # fmt: skip
+
+
 class Header(NamedTuple):
     """What stands before an array's bytes."""
 
@@ -44,6 +51,7 @@ class Header(NamedTuple):
     octets: int  #: bytes of the array
     encoding: Encoding | None
     reason: str
+    storage: Storage | None
 
 
 def parse(file: IO[bytes], path: str, what: str) -> Header:
@@ -88,7 +96,17 @@ def _header(text: bytes, size: int, path: str, what: str) -> Header:
         encoding = Encoding(f"float{8 * dtype.itemsize}", 8 * dtype.itemsize, not dtype.isnative)
     reason = "" if encoding else _REASONS.get(dtype.kind, reasons.OTHER)
     reason = reasons.OTHER if dtype.names or dtype.subdtype else reason
-    return Header(dtype.str, shape, size, values * dtype.itemsize, encoding, reason)
+    storage = _storage(dtype, len(shape), bool(facts["fortran_order"]))
+    return Header(dtype.str, shape, size, values * dtype.itemsize, encoding, reason, storage)
+
+
+def _storage(dtype: np.dtype[Any], dimensions: int, fortran: bool) -> Storage | None:
+    name = _STORED.get(f"{dtype.kind}{dtype.itemsize}")
+    swapped = dtype.newbyteorder("<") != dtype
+    if name is None or dtype.names or dtype.subdtype or (swapped and dtype.kind == "c"):
+        return None
+    order = tuple(reversed(range(dimensions))) if fortran and dimensions > 1 else ()
+    return Storage(name, 8 * dtype.itemsize, swapped, order)
 
 
 def _dtype(text: Any, path: str, what: str) -> np.dtype[Any]:
@@ -114,7 +132,7 @@ def stored(name: str, header: Header, pieces: Any) -> Stored:
     """Return the array of a header as a tensor."""
     return Stored(
         name, header.dtype, header.shape, header.octets, header.encoding, header.reason,
-        pieces,
+        pieces if header.storage else no_pieces, header.storage,
     )  # fmt: skip
 
 
@@ -129,7 +147,8 @@ def read(file: io.FileIO, path: str, size: int) -> list[Stored]:
         )
 
     def pieces(room: Room) -> Iterator[np.ndarray[Any, Any]]:
-        step = header.encoding.octets(room.values) if header.encoding else 1
+        assert header.storage is not None
+        step = room.values * header.storage.bits // 8
         return opened.pieces(file, path, header.size, header.octets, step, room.octets)
 
     return [stored(PurePath(path).stem, header, pieces)]

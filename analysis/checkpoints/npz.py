@@ -48,8 +48,8 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Store
 
 def _pieces(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, header: Header) -> Any:
     def pieces(room: Room) -> Iterator[np.ndarray[Any, Any]]:
-        assert header.encoding is not None
-        step, left = header.encoding.octets(room.values), header.octets
+        assert header.storage is not None
+        step, left = room.values * header.storage.bits // 8, header.octets
         with open_member(archive, info, path) as stream:
             stream.read(header.size)
             while left:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 
 from fpemu.analysis.asked import casts as asked_casts
 from fpemu.analysis.asked import several
@@ -13,13 +12,14 @@ from fpemu.analysis.checkpoints.contents import tensors_of
 from fpemu.analysis.checkpoints.counting import count, room_for
 from fpemu.analysis.checkpoints.encodings import FLOAT64_DIGITS
 from fpemu.analysis.checkpoints.kinds import kind_of
+from fpemu.analysis.checkpoints.meter import Meter, Progress
 from fpemu.analysis.checkpoints.opened import damaged
+from fpemu.analysis.checkpoints.patterns import Patterns, clean
 from fpemu.analysis.checkpoints.result import Scan
 from fpemu.analysis.checkpoints.rows import Question, TensorRow, Uncounted, tensor_row
 from fpemu.analysis.checkpoints.stored import Stored
 from fpemu.analysis.records import Record
 from fpemu.analysis.scales import SCALES, TOLERANCE, check_tolerance, powers_of_two
-from fpemu.analysis.shown import plain, shorten
 from fpemu.analysis.trace import Trace
 from fpemu.analysis.what_if import FORMATS
 from fpemu.cast import Cast
@@ -27,12 +27,7 @@ from fpemu.errors import InputError
 from fpemu.format import Format
 from fpemu.tallies import Tally
 
-__all__ = ["Progress", "scan"]
-
-#: Called with bytes done, bytes in all, and the file that is being read.
-Progress = Callable[[int, int, str], None]
-
-_NAME_LIMIT = 1000
+__all__ = ["Progress", "check_shard", "scan"]
 
 
 def scan(
@@ -81,10 +76,13 @@ def scan(
         raise InputError("formats: at least one is needed, such as 'bfloat16'")
     for cast in asked.casts:
         Tally().outcome(cast)  # refuses what no tally can tell, before anything is read
-    work = _Work(asked, _patterns(names), threads, _Meter(checkpoints, progress))
+    patterns = Patterns("names", "*" if names is None else names)
+    if not patterns:
+        raise InputError("names: at least one pattern is needed, or None for all tensors")
+    work = _Work(asked, patterns, threads, Meter(checkpoints, progress))
     for checkpoint in checkpoints:
         work.add(checkpoint)
-    work.check_patterns()
+    patterns.check()
     work.trace.metadata["checkpoints"] = [checkpoint.path for checkpoint in checkpoints]
     return Scan(
         tuple(checkpoint.path for checkpoint in checkpoints),
@@ -98,57 +96,17 @@ def scan(
     )
 
 
-def _patterns(names: str | Iterable[str] | None) -> tuple[str, ...]:
-    patterns = ("*",) if names is None else tuple(several("names", names, str))
-    if not patterns:
-        raise InputError("names: at least one pattern is needed, or None for all tensors")
-    for pattern in patterns:
-        if not isinstance(pattern, str):
-            raise InputError(f"names {pattern!r:.60}: give patterns, such as '*.weight'")
-    return patterns
-
-
-class _Meter:
-    """How far a scan is, in bytes of all files."""
-
-    def __init__(self, checkpoints: Iterable[Checkpoint], progress: Progress | None) -> None:
-        files = [file for checkpoint in checkpoints for file in checkpoint.files]
-        self._sizes = {file: _size(file) for file in files}
-        self._total = sum(map(self._sizes.__getitem__, files))
-        self._done = 0.0
-        self._progress = progress
-
-    def reading(self, file: str, tensors: list[Stored]) -> Callable[[int], None]:
-        """Return what is told of each piece of a file; packed files count as they lie."""
-        held = sum(stored.octets for stored in tensors)
-        factor = self._sizes[file] / held if held else 1.0
-
-        def counted(octets: int) -> None:
-            self._done += factor * octets
-            if self._progress:
-                self._progress(round(self._done), self._total, file)
-
-        return counted
-
-
-def _size(file: str) -> int:
-    try:
-        return os.stat(file).st_size
-    except (OSError, ValueError):  # opening it says why
-        return 0
-
-
 class _Work:
     """What has been counted so far."""
 
     def __init__(
-        self, asked: Question, patterns: tuple[str, ...], threads: int | None, meter: _Meter
+        self, asked: Question, patterns: Patterns, threads: int | None, meter: Meter
     ) -> None:
         self.trace = Trace()
         self.rows: list[TensorRow] = []
         self.uncounted: list[Uncounted] = []
         self._asked = asked
-        self._patterns = dict.fromkeys(patterns, False)
+        self._patterns = patterns
         self._threads = threads
         self._meter = meter
         self._room = room_for(threads)
@@ -159,22 +117,17 @@ class _Work:
         here: set[str] = set()
         for file in checkpoint.files:
             with tensors_of(file) as tensors:
-                _check_shard(checkpoint, file, tensors)
+                check_shard(checkpoint, file, tensors)
                 told = self._meter.reading(file, tensors)
                 for stored in tensors:
-                    name = _clean(stored.name)
+                    name = clean(stored.name)
                     if name in here:
                         damaged(file, f"tensor {name[:80]!r} is there twice")
                     here.add(name)
-                    if self._asks_for(name):
+                    if self._patterns.fits(name):
                         self._tensor(name, file, stored, told)
         for name in here:
             self._steps[name] = self._steps.get(name, 0) + 1
-
-    def _asks_for(self, name: str) -> bool:
-        fitting = [pattern for pattern in self._patterns if fnmatchcase(name, pattern)]
-        self._patterns.update(dict.fromkeys(fitting, True))
-        return bool(fitting)
 
     def _tensor(
         self, name: str, file: str, stored: Stored, told: Callable[[int], None]
@@ -196,23 +149,9 @@ class _Work:
         )
         self.rows.append(tensor_row(name, kind, step, file, stored, counted, self._asked))
 
-    def check_patterns(self) -> None:
-        """Refuse a pattern that no name fits: it is a slip."""
-        for pattern, used in self._patterns.items():
-            if not used and pattern != "*":
-                there = ", ".join(shorten(name) for name in [*self._steps][:8]) or "nothing"
-                raise InputError(
-                    f"name {shorten(repr(pattern))}: no tensor is called so; there are {there}"
-                )
 
-
-def _clean(name: str) -> str:
-    """A name that a trace can hold and a terminal can show: hostile ones are spelled out."""
-    text = shorten(plain(name), _NAME_LIMIT)
-    return text if text.strip() else repr(text)
-
-
-def _check_shard(checkpoint: Checkpoint, file: str, tensors: list[Stored]) -> None:
+def check_shard(checkpoint: Checkpoint, file: str, tensors: list[Stored]) -> None:
+    """Refuse a shard that lacks a tensor which the index says is in it."""
     if checkpoint.shards is None:
         return
     there = {stored.name for stored in tensors}

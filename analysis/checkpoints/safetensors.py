@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from fpemu.analysis.checkpoints import opened, reasons
 from fpemu.analysis.checkpoints.encodings import Encoding
-from fpemu.analysis.checkpoints.stored import LIMIT, Pieces, Stored, no_pieces, values_of
+from fpemu.analysis.checkpoints.stored import LIMIT, Pieces, Storage, Stored, values_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from fpemu.analysis.checkpoints.encodings import Room
 
-__all__ = ["DTYPES", "HEADER_LIMIT", "read", "unique"]
+__all__ = ["DTYPES", "HEADER_LIMIT", "read", "read_notes", "unique"]
 
 #: What the library takes too.
 HEADER_LIMIT = 100_000_000
@@ -60,12 +60,7 @@ def read(file: io.FileIO, path: str, size: int) -> list[Stored]:
     same (a name that is written twice, and a side of 2^53 or more of an empty tensor, are refused
     here alone).
     """
-    length = int.from_bytes(opened.read_at(file, path, 0, 8), "little")
-    if length > HEADER_LIMIT:
-        opened.damaged(path, f"a header of {length:,} bytes, where {HEADER_LIMIT:,} are allowed")
-    if 8 + length > size:
-        opened.damaged(path, f"a header of {length:,} bytes in a file of {size:,}")
-    entries = _header(opened.read_at(file, path, 8, length), path)
+    length, (entries, _) = _header_of(file, path, size)
     found = [_entry(name, value, path) for name, value in entries.items()]
     found.sort(key=lambda entry: entry.span)
     end = 0
@@ -78,6 +73,23 @@ def read(file: io.FileIO, path: str, size: int) -> list[Stored]:
     return [_stored(entry, file, path, 8 + length) for entry in found]
 
 
+def read_notes(file: io.FileIO, path: str, size: int) -> dict[str, str]:
+    """Return the `__metadata__` of an open file: text by name."""
+    return _header_of(file, path, size)[1][1]
+
+
+def _header_of(
+    file: io.FileIO, path: str, size: int
+) -> tuple[int, tuple[dict[str, Any], dict[str, str]]]:
+    """The length of the header, its tensors and its metadata."""
+    length = int.from_bytes(opened.read_at(file, path, 0, 8), "little")
+    if length > HEADER_LIMIT:
+        opened.damaged(path, f"a header of {length:,} bytes, where {HEADER_LIMIT:,} are allowed")
+    if 8 + length > size:
+        opened.damaged(path, f"a header of {length:,} bytes in a file of {size:,}")
+    return length, _header(opened.read_at(file, path, 8, length), path)
+
+
 class _Entry(NamedTuple):
     name: str
     dtype: str
@@ -85,7 +97,7 @@ class _Entry(NamedTuple):
     span: tuple[int, int]
 
 
-def _header(text: bytes, path: str) -> dict[str, Any]:
+def _header(text: bytes, path: str) -> tuple[dict[str, Any], dict[str, str]]:
     if sum(map(text.count, (b",", b"[", b"{"))) > _TOKENS:
         opened.damaged(path, "a header of more names and numbers than any checkpoint has")
     try:
@@ -97,7 +109,7 @@ def _header(text: bytes, path: str) -> dict[str, Any]:
     notes = header.pop("__metadata__", None) or {}
     if not isinstance(notes, dict) or not all(isinstance(v, str) for v in notes.values()):
         opened.damaged(path, "its __metadata__ is no dict of text")
-    return header
+    return header, notes
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -135,20 +147,18 @@ def _named(name: str) -> str:
 
 def _stored(entry: _Entry, file: io.FileIO, path: str, base: int) -> Stored:
     kind, (start, stop) = DTYPES[entry.dtype], entry.span
-    if kind.format is None:
-        return Stored(
-            entry.name, entry.dtype, entry.shape, stop - start, None, kind.reason, no_pieces
-        )
-    encoding = Encoding(kind.format, kind.bits, swapped=kind.bits > 8 and sys.byteorder == "big")
-    pieces = _pieces(file, path, base + start, stop - start, encoding)
+    swapped = kind.bits > 8 and sys.byteorder == "big"
+    encoding = Encoding(kind.format, kind.bits, swapped) if kind.format else None
+    pieces = _pieces(file, path, base + start, stop - start, kind.bits)
     return Stored(
-        entry.name, entry.dtype, entry.shape, stop - start, encoding, pieces=pieces
-    )
+        entry.name, entry.dtype, entry.shape, stop - start, encoding, kind.reason, pieces,
+        Storage(entry.dtype, kind.bits),
+    )  # fmt: skip
 
 
-def _pieces(file: io.FileIO, path: str, start: int, size: int, encoding: Encoding) -> Pieces:
+def _pieces(file: io.FileIO, path: str, start: int, size: int, bits: int) -> Pieces:
     def pieces(room: Room) -> Iterator[np.ndarray[Any, Any]]:
-        step = encoding.octets(room.values)
+        step = room.values * bits // 8
         return opened.pieces(file, path, start, size, step, room.octets)
 
     return pieces

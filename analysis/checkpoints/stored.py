@@ -12,12 +12,13 @@ import numpy as np
 if TYPE_CHECKING:
     from fpemu.analysis.checkpoints.encodings import Encoding, Room
 
-__all__ = ["LIMIT", "Pieces", "Stored", "no_pieces", "values_of"]
+__all__ = ["LIMIT", "Pieces", "Storage", "Stored", "no_pieces", "values_of"]
 
 #: More values than any tensor has: what JSON and SQLite hold exactly.
 LIMIT = 2**53
 
-#: Called with the memory to use: the bytes of the values, piece by piece, in whole groups.
+#: Called with the memory to use: the bytes of the values, piece by piece, in whole groups. Without
+#: a storage: none.
 Pieces = Callable[["Room"], Iterator[np.ndarray[Any, Any]]]
 
 
@@ -39,8 +40,18 @@ def values_of(shape: Iterable[int]) -> int:
 
 
 def no_pieces(room: Room) -> Iterator[np.ndarray[Any, Any]]:
-    """The bytes of a tensor that is not counted: none."""
+    """The bytes of a tensor that no copy can hold: none."""
     return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How a tensor's bytes lie, in the words of safetensors."""
+
+    dtype: str  #: F32, BF16, I64, ...
+    bits: int
+    swapped: bool = False  #: the other byte order than little-endian
+    order: tuple[int, ...] = ()  #: dimensions as the bytes go, slowest first; (): as in the shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,7 @@ class Stored:
     encoding: Encoding | None  #: None: it is not counted
     reason: str = ""  #: why it is not counted, and what would help
     pieces: Pieces = field(default=no_pieces, repr=False, compare=False)
+    storage: Storage | None = None  #: None: safetensors cannot hold it
 
     @property
     def values(self) -> int:

@@ -23,7 +23,7 @@ import numpy as np
 from fpemu.analysis.checkpoints import opened, reasons
 from fpemu.analysis.checkpoints.archives import open_member
 from fpemu.analysis.checkpoints.encodings import Encoding
-from fpemu.analysis.checkpoints.stored import Stored, no_pieces
+from fpemu.analysis.checkpoints.stored import Storage, Stored, no_pieces
 from fpemu.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -44,6 +44,17 @@ DTYPES = {
     "torch.float8_e8m0fnu": Encoding("float8_e8m0fnu", 8),
     "torch.float4_e2m1fn_x2": Encoding("float4_e2m1fn", 4),
 }
+
+#: PyTorch's dtypes -> safetensors' names of them.
+_STORED = {
+    "torch.float64": "F64", "torch.float32": "F32", "torch.float16": "F16",
+    "torch.bfloat16": "BF16", "torch.float8_e4m3fn": "F8_E4M3", "torch.float8_e5m2": "F8_E5M2",
+    "torch.float8_e4m3fnuz": "F8_E4M3FNUZ", "torch.float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "torch.float8_e8m0fnu": "F8_E8M0", "torch.float4_e2m1fn_x2": "F4", "torch.bool": "BOOL",
+    "torch.complex64": "C64", "torch.int8": "I8", "torch.int16": "I16", "torch.int32": "I32",
+    "torch.int64": "I64", "torch.uint8": "U8", "torch.uint16": "U16", "torch.uint32": "U32",
+    "torch.uint64": "U64",
+}  # fmt: skip
 
 _Spans: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -135,31 +146,47 @@ def _stored(name: str, tensor: Any, mapped: _Spans, check: Callable[[], None]) -
     shape = () if tensor.is_nested else tuple(int(n) for n in tensor.shape)
     if encoding and encoding.bits == 4 and shape:
         shape = (*shape[:-1], 2 * shape[-1])
-    octets, reason = tensor.numel() * tensor.element_size(), _reason(tensor, encoding)
-    if reason:
-        return Stored(name, dtype, shape, octets, None, reason, no_pieces)
+    octets, unread = tensor.numel() * tensor.element_size(), _unread(tensor)
+    reason, storage = _reason(tensor, encoding) or unread, None if unread else _storage(tensor)
+    if storage is None:
+        return Stored(name, dtype, shape, octets, None, reason or reasons.OTHER, no_pieces)
 
     def pieces(room: Room) -> Iterator[np.ndarray[Any, Any]]:
-        assert encoding is not None
-        most = max(1, room.values * encoding.bits // (8 * tensor.element_size()))
+        most = max(1, room.values * storage.bits // (8 * tensor.element_size()))
         for part in _parts(tensor, most):
             check()
             seen = part.contiguous().view(-1).view(_octet()).numpy()
-            if encoding.bits == 64:  # those are changed where they lie
+            if encoding and encoding.bits == 64:  # those are changed where they lie
                 room.octets[: seen.size] = seen
                 seen = room.octets[: seen.size]
             yield seen
             _give_back(part, mapped)
 
-    return Stored(name, dtype, shape, octets, encoding, pieces=pieces)
+    return Stored(
+        name, dtype, shape, octets, None if reason else encoding, reason, pieces, storage
+    )
+
+
+def _storage(tensor: Any) -> Storage | None:
+    name = _STORED.get(str(tensor.dtype))
+    if name is None or tensor.is_conj() or tensor.is_neg():  # the bytes are not the values
+        return None
+    order = tuple(_order(tensor))
+    bits = 4 if name == "F4" else 8 * tensor.element_size()
+    return Storage(name, bits, False, () if order == tuple(range(tensor.dim())) else order)
 
 
 def _reason(tensor: Any, encoding: Encoding | None) -> str:
-    """Why a tensor is not counted, or nothing."""
-    if encoding is None:
-        if tensor.is_complex():
-            return reasons.COMPLEX
-        return reasons.TRUTH if str(tensor.dtype) == "torch.bool" else reasons.INTEGERS
+    """Why a tensor's dtype is not counted, or nothing."""
+    if encoding is not None:
+        return ""
+    if tensor.is_complex():
+        return reasons.COMPLEX
+    return reasons.TRUTH if str(tensor.dtype) == "torch.bool" else reasons.INTEGERS
+
+
+def _unread(tensor: Any) -> str:
+    """Why a tensor's bytes are not read, or nothing."""
     if tensor.device.type != "cpu" or str(tensor.layout) != "torch.strided" or tensor.is_nested:
         return "no values in the file, or sparse or nested ones: save it dense"
     if tensor.numel() * tensor.element_size() > 2 * tensor.untyped_storage().nbytes():
@@ -175,7 +202,7 @@ def _octet() -> Any:
 
 def _parts(tensor: Any, most: int) -> Iterator[Any]:
     """Cut a tensor into parts of at most `most` elements, which lie together where they can."""
-    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    order = _order(tensor)
     tensor = tensor.permute(order) if order else tensor.view(1)
     if tensor.numel() == 0:
         return
@@ -189,6 +216,11 @@ def _parts(tensor: Any, most: int) -> Iterator[Any]:
         for at in range(0, len(tensor), rows):
             part = tensor[at : at + rows]
             yield from _parts(part[0], most) if rows == 1 else [part]
+
+
+def _order(tensor: Any) -> list[int]:
+    """The dimensions as they lie in memory, slowest first."""
+    return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
 
 
 def _mapped(path: str) -> _Spans:

@@ -15,18 +15,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fpemu.analysis.collect.arrays import array_of, check_tensor, measure
 from fpemu.analysis.collect.framework import torch
 from fpemu.analysis.collect.places import Place
+from fpemu.analysis.counted import key_of
 from fpemu.analysis.first_cause import Glimpse
 from fpemu.analysis.records import Record
 from fpemu.analysis.totals import add_to
 from fpemu.blocks import block_tally
 from fpemu.errors import InputError
 from fpemu.moments import Moments
+from fpemu.scaling.tally import recipe_tally
 from fpemu.tallies import Tally
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from fpemu.analysis.collect.causes import Causes, Origin
     from fpemu.analysis.collect.settings import Settings
     from fpemu.analysis.trace import Trace
+    from fpemu.scaling.recipe import Recipe
 
 __all__ = ["Entry", "Numbers", "Sample", "Site"]
 
@@ -132,13 +137,15 @@ class Sample:
         if self.settings.blocks is not None:
             blocks = block_tally(array_of(tensor), block=self.settings.blocks)
             self.count(name, kind, blocks)
+        for recipe in self.settings.recipes:
+            self.count(name, kind, recipe_tally(_matrix(array_of(tensor), recipe), recipe))
         seen = glimpse(name, kind, phase, operation, numbers)
         self._causes.look(self.step, seen, *numbers, origin)
         return seen
 
     def count(self, name: str, kind: str, counts: Any) -> None:
         """Keep what else was counted of a tensor."""
-        add_to(self._counted, (name, kind, counts.topic), counts)
+        add_to(self._counted, (name, kind, key_of(counts)), counts)
 
     def reads(self, name: str, names: Iterable[str]) -> None:
         """Note which tensors a matrix product was given, "" for what is not recorded."""
@@ -166,6 +173,12 @@ def glimpse(name: str, kind: str, phase: str, operation: str, numbers: Numbers) 
     tally, moments = numbers
     total = moments.count + tally.nan + tally.inf  # tally.total would sum its cells
     return Glimpse(name, kind, phase, operation, moments.amax, tally.nan, tally.inf, total)
+
+
+def _matrix(array: np.ndarray[Any, Any], recipe: Recipe) -> np.ndarray[Any, Any]:
+    """A vector as one row, for blocks of several."""
+    short = array.ndim < 2 and (recipe.block.rows or 1) > 1
+    return array.reshape(1, -1) if short else array
 
 
 def version(tensor: torch.Tensor) -> int:

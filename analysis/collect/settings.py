@@ -8,11 +8,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fpemu.analysis.asked import several
+from fpemu.analysis.by_recipe import check_cast
 from fpemu.analysis.records import KINDS, check_kind
-from fpemu.cast import Cast, make_cast
+from fpemu.cast import Cast
 from fpemu.errors import InputError, did_you_mean
 from fpemu.format import Format
+from fpemu.scaling.catalog import find_recipe
+from fpemu.scaling.recipe import Recipe
+from fpemu.scaling.tally import recipe_tally
 
 __all__ = ["STOPS", "Settings", "read_settings"]
 
@@ -37,6 +43,7 @@ class Settings:
     skip_unsupported: bool
     evaluation: bool
     blocks: int | None  #: numbers that share a scale, along the last axis; None: not counted
+    recipes: tuple[Recipe, ...]  #: counted along the last axis
 
     def skipped(self, name: str) -> bool:
         """Whether a name was asked to be left out."""
@@ -59,6 +66,7 @@ def read_settings(
     unsupported: str,
     evaluation: bool,
     blocks: int | None,
+    recipes: str | Recipe | Iterable[str | Recipe],
 ) -> Settings:
     """Return the settings that a caller asked for, or an InputError."""
     stops = several("stop_on", stop_on, str) if stop_on else []
@@ -68,14 +76,34 @@ def read_settings(
         every=_count("every", every, 1),
         kinds=frozenset(KINDS if kinds is None else _kinds(kinds)),
         matmul=_choice("tensors", tensors, _TENSORS) == "matmul",
-        to=None if to is None else make_cast(to),
+        to=None if to is None else _cast(to),
         stop_on=frozenset(what for stop in stops for what in STOPS[stop]),
         lead_up=_count("lead_up", lead_up, 0),
         skip=_patterns(skip),
         skip_unsupported=_choice("unsupported", unsupported, _UNSUPPORTED) == "skip",
         evaluation=_flag("evaluation", evaluation),
         blocks=None if blocks is None else _count("blocks", blocks, 1),
+        recipes=_recipes(recipes),
     )
+
+
+def _cast(to: Any) -> Cast:
+    return check_cast("to", to, "count it with recipes=, and give a format to look out for")
+
+
+def _recipes(recipes: Any) -> tuple[Recipe, ...]:
+    """Recipes, each once, whatever its name."""
+    found: dict[str, Recipe] = {}
+    for one in map(find_recipe, several("recipes", recipes, str, Recipe)):
+        if one.rotation is not None:
+            raise InputError(
+                f"recipes: {one.name!r:.60} rotates groups of {one.rotation.size} numbers, into "
+                "which not every tensor of a run can be cut; count it of your arrays with "
+                "fpemu.scaling.tally.recipe_tally"
+            )
+        recipe_tally(np.zeros((1, 1), np.float32), one)  # what cannot be counted is refused here
+        found.setdefault(str(one), one)
+    return tuple(found.values())
 
 
 def _kinds(kinds: str | Iterable[str]) -> list[str]:

@@ -26,6 +26,7 @@ from fpemu.analysis.trace import Trace
 from fpemu.cast import Cast
 from fpemu.errors import InputError
 from fpemu.format import Format
+from fpemu.scaling.recipe import Recipe
 
 __all__ = ["Watch", "watch"]
 
@@ -193,6 +194,7 @@ def watch(
     unsupported: str = "raise",
     evaluation: bool = False,
     blocks: int | None = None,
+    recipes: str | Recipe | Iterable[str | Recipe] = (),
     metadata: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Watch:
@@ -227,6 +229,8 @@ def watch(
     the metadata ("not_watched") sparse, quantized, complex, float64 and meta tensors. evaluation:
     whether forward passes without gradients are recorded too. blocks: count blocks of so many
     numbers along the last axis too (32 for MX, 16 for NVFP4), for the report's section on them.
+    recipes: count too what these make of each tensor, along its last axis: names such as "mxfp8"
+    and "nvfp4", texts or Recipes (`fpemu.scaling`), for what-if, advice and the report.
     Training is the same to the bit with and without. Infinities that the script puts in itself
     (masks) are not counted. Gradients are recorded as they are, times the loss scale of a
     GradScaler (scalar "loss_scale", metadata "recorded_loss_scale"); weight gradients as each
@@ -237,7 +241,7 @@ def watch(
     """
     settings = read_settings(
         every=every, kinds=kinds, tensors=tensors, to=to, stop_on=stop_on, lead_up=lead_up,
-        skip=skip, unsupported=unsupported, evaluation=evaluation, blocks=blocks,
+        skip=skip, unsupported=unsupported, evaluation=evaluation, blocks=blocks, recipes=recipes,
     )  # fmt: skip
     models, optimizers = models_of(model), _optimizers(optimizer)
     _check_parameters(Names(models), settings)
@@ -287,4 +291,5 @@ def _shown(settings: Settings) -> dict[str, Any]:
         "every": settings.every,
         "tensors": "matmul" if settings.matmul else "all",
         "kinds": sorted(settings.kinds),
+        **({"recipes": [one.name for one in settings.recipes]} if settings.recipes else {}),
     }

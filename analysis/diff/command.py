@@ -28,7 +28,8 @@ __all__ = ["diff"]
 @click.argument("after", type=click.Path(path_type=str))
 @click.option(
     "--to", metavar="CAST",
-    help="The format that both are judged in. Unless given, each in its own, else float16.",
+    help="The format, or recipe counted in both, that they are judged in. Unless given, each in "
+    "its own, else float16.",
 )  # fmt: skip
 @KINDS
 @TOLERANCE

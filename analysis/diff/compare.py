@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from fpemu.analysis.asked import Asked
 from fpemu.analysis.diff.rows import (
     CHANGES,
     Diff,
@@ -21,8 +22,6 @@ from fpemu.analysis.report.sections.runs import scalar_rows
 from fpemu.analysis.report.status import Status
 from fpemu.analysis.scales import TOLERANCE
 from fpemu.analysis.trace import Trace, check_trace
-from fpemu.cast import Cast
-from fpemu.format import Format
 
 if TYPE_CHECKING:
     from fpemu.analysis.report.sections.tensors import TensorRow
@@ -37,7 +36,7 @@ def diff(
     before: Trace,
     after: Trace,
     *,
-    to: str | Format | Cast | None = None,
+    to: Asked | None = None,
     tolerance: float = TOLERANCE,
     kinds: str | Iterable[str] | None = None,
     thresholds: Thresholds | None = None,
@@ -55,9 +54,9 @@ def diff(
     >>> found.change, found.rows[0].why, found.fails("worse")
     ('worse', 'overflows, and did not', True)
 
-    to: the cast that both are judged in; unless given, each in the one it was recorded for
-    (metadata "to", else float16). tolerance, kinds: as in `report.build`. thresholds: from where
-    on a difference counts; what they are is part of the result.
+    to: the cast, or the recipe counted in both, that they are judged in; unless given, each in the
+    one it was recorded for (metadata "to", else float16). tolerance, kinds: as in `report.build`.
+    thresholds: from where on a difference counts; what they are is part of the result.
     Tensors are matched by name and kind, all their steps together; gradients are compared without
     the loss scales that they were recorded times.
     Errors: InputError for what is no Trace, and as `report.build`.

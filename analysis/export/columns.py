@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from fpemu.analysis.answers import answers
 from fpemu.analysis.carried import carried
 from fpemu.analysis.report.question import ask
 from fpemu.analysis.report.sections.tensors import TensorRow
@@ -14,11 +15,11 @@ from fpemu.analysis.totals import times
 from fpemu.analysis.what_if import percent
 
 if TYPE_CHECKING:
+    from fpemu.analysis.asked import Asked
     from fpemu.analysis.records import Record
     from fpemu.analysis.report.summary import Report
     from fpemu.analysis.trace import Trace
-    from fpemu.cast import Cast
-    from fpemu.format import Format
+    from fpemu.tallies import Outcome
 
 __all__ = ["STEPS", "TENSORS", "step_rows", "tensor_rows"]
 
@@ -46,7 +47,7 @@ def tensor_rows(report: Report) -> Iterator[dict[str, Any]]:
 
 
 def step_rows(
-    trace: Trace, to: str | Format | Cast | None = None
+    trace: Trace, to: Asked | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield each tensor at each recorded step, and what a cast does to it unscaled.
 
@@ -54,16 +55,18 @@ def step_rows(
     without `loss_scale`, which they were recorded times; `skipped`: a loss scaler skipped the step.
     """
     cast, scales, skips = ask(trace, to=to, formats=()).to, carried(trace), skipped_steps(trace)
+    answered = answers(trace, [cast])
     for record in trace.records():
-        row = _row(record, cast, scales.factor(record))
+        factor = scales.factor(record)
+        row = _row(record, answered.outcome(record, cast, factor), factor)
         yield row | {
             "loss_scale": scales.of(record),
             "skipped": is_caught(record, skips),
         }
 
 
-def _row(record: Record, cast: Cast, factor: float) -> dict[str, Any]:
-    outcome, moments = record.tally.outcome(cast, factor), times(record.moments, factor)
+def _row(record: Record, outcome: Outcome, factor: float) -> dict[str, Any]:
+    moments = times(record.moments, factor)
     some, finite = outcome.nonzero > 0, moments.count > 0
     shares = ("underflow", "subnormal", "saturated", "overflow", "lost")
     return {

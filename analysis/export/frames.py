@@ -11,10 +11,9 @@ from fpemu.errors import MissingExtraError
 if TYPE_CHECKING:
     import pandas
 
+    from fpemu.analysis.asked import Asked
     from fpemu.analysis.report.summary import Report
     from fpemu.analysis.trace import Trace
-    from fpemu.cast import Cast
-    from fpemu.format import Format
 
 __all__ = ["to_frame", "trace_frame"]
 
@@ -39,7 +38,7 @@ def to_frame(report: Report) -> pandas.DataFrame:
     return _frame(tensor_rows(report), TENSORS)
 
 
-def trace_frame(trace: Trace, to: str | Format | Cast | None = None) -> pandas.DataFrame:
+def trace_frame(trace: Trace, to: Asked | None = None) -> pandas.DataFrame:
     """Return a trace as a DataFrame: a row for each tensor at each recorded step.
 
     to: the cast whose losses are counted, unscaled; unless given, the trace's own, else float16.

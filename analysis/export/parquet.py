@@ -14,9 +14,8 @@ from fpemu.analysis.trace import Trace
 from fpemu.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from fpemu.analysis.asked import Asked
     from fpemu.analysis.report.summary import Report
-    from fpemu.cast import Cast
-    from fpemu.format import Format
 
 __all__ = ["write_parquet"]
 
@@ -27,7 +26,7 @@ def write_parquet(
     source: Report | Trace,
     path: str | os.PathLike[str],
     *,
-    to: str | Format | Cast | None = None,
+    to: Asked | None = None,
 ) -> None:
     """Write a report's tensors, or a trace's tensors at each step, as a Parquet file.
 

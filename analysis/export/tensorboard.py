@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fpemu.analysis.answers import answers
 from fpemu.analysis.carried import carried
 from fpemu.analysis.files import check_folder
 from fpemu.analysis.report.question import ask
@@ -21,11 +22,11 @@ from fpemu.errors import InputError, MissingExtraError
 from fpemu.tallies import Tally, exponent_of
 
 if TYPE_CHECKING:
+    from fpemu.analysis.asked import Asked
+    from fpemu.analysis.by_recipe import Target
     from fpemu.analysis.records import Record
     from fpemu.analysis.report.summary import Report
     from fpemu.analysis.trace import Trace
-    from fpemu.cast import Cast
-    from fpemu.format import Format
 
 __all__ = ["CHARTS", "write_tensorboard"]
 
@@ -39,7 +40,7 @@ def write_tensorboard(
     trace: Trace,
     folder: str | os.PathLike[str],
     *,
-    to: str | Format | Cast | None = None,
+    to: Asked | None = None,
     report: Report | None = None,
     tensors: int = CHARTS,
 ) -> None:
@@ -86,15 +87,16 @@ def _verdict(report: Report) -> str:
 
 
 def _summaries(
-    trace: Trace, cast: Cast, chosen: set[tuple[str, str]], make: Any
+    trace: Trace, cast: Target, chosen: set[tuple[str, str]], make: Any
 ) -> Iterator[tuple[int, Any]]:
+    answered = answers(trace, [cast])
     for scalar in trace.scalars():
         yield scalar.step, make.scalars({f"run/{scalar.name}": scalar.value})
     scales = carried(trace)
     kinds: dict[tuple[int, str], Any] = {}
     for record in trace.records():
         factor = scales.factor(record)
-        outcome = record.tally.outcome(cast, factor)
+        outcome = answered.outcome(record, cast, factor)
         key = record.step, record.kind
         kinds[key] = kinds[key] + outcome if key in kinds else outcome
         if (record.name, record.kind) in chosen:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fpemu.analysis.asked import own_cast, several
+from fpemu.analysis.by_recipe import check_cast
 from fpemu.analysis.carried import METADATA
 from fpemu.analysis.lossscale.course import (
     UNKNOWN,
@@ -27,7 +28,7 @@ from fpemu.analysis.lossscale.seen import Gathered, gather
 from fpemu.analysis.lossscale.state import Scaler, given_text
 from fpemu.analysis.tensor_names import layer_of
 from fpemu.analysis.what_if import percent
-from fpemu.cast import Cast, make_cast
+from fpemu.cast import Cast
 from fpemu.errors import InputError, did_you_mean
 from fpemu.format import Format
 from fpemu.tallies import SCALE_LIMIT
@@ -129,7 +130,8 @@ def replays(
     _check("unknown", unknown, UNKNOWN)
     _check("gaps", gaps, GAPS)
     window = _window(accumulate)
-    cast = own_cast(trace) if to is None else make_cast(to)
+    why = "a loss scale is for formats; a recipe brings scales of its own"
+    cast = own_cast(trace) if to is None else check_cast("to", to, why)
     gathered = gather(trace, cast, kinds, per_layer)
     asked = _Asked(trace, cast, gathered, _steps(gathered.steps, gaps), window, unknown)
     return asked.replays(starts, per_layer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fpemu.analysis.asked import own_cast
+from fpemu.analysis.by_recipe import check_cast
 from fpemu.analysis.lossscale.named import scaler
 from fpemu.analysis.lossscale.seen import gradient_kinds
 from fpemu.analysis.lossscale.state import Scaler
@@ -50,7 +51,8 @@ def standard(trace: Trace, *, to: str | Format | Cast | None = None) -> tuple[Sc
     Errors: InputError for a trace without gradients, or gradients recorded times a loss scale
     that is no power of two.
     """
-    cast = own_cast(trace) if to is None else make_cast(to)
+    why = "a loss scale is for formats; a recipe brings scales of its own"
+    cast = own_cast(trace) if to is None else check_cast("to", to, why)
     best = _best(trace, cast)
     fixed = [scaler("static", scale=scale) for scale in dict.fromkeys((1.0, best))]
     adaptive = [scaler("histogram", to=str(cast))] if _has_name(cast) else []

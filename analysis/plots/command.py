@@ -62,10 +62,19 @@ DRAWINGS = {
         "How often each error of one cast or two occurs.", "array", ("formats", "measure")
     ),
     "qsnr_by_crest": Drawing(
-        "Signal to noise of blocks, by their crest factor.", "array", ("to", "block")
+        "Signal to noise of blocks, by their crest factor.", "array",
+        ("recipes", "to", "block"),
     ),
     "staircase": Drawing("What each number becomes in a format.", "", ("to",)),
 }  # fmt: skip
+
+
+def _names_of_recipes(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Read an option that lists recipes; a text has spaces, and commas of its own."""
+    parts = (text.split(",") if " " not in text.strip() else [text] for text in value)
+    return tuple(name.strip() for names in parts for name in names if name.strip())
 
 
 @click.command(context_settings=HELP)
@@ -83,6 +92,8 @@ DRAWINGS = {
               help="Gradients with the loss scale that they were recorded times.")  # fmt: skip
 @click.option("--scaler", multiple=True, help="A loss scaler to replay: torch (repeatable).")
 @click.option("--measure", help="Of errors: ulp or relative.")
+@click.option("--recipes", metavar="RECIPES", multiple=True, callback=_names_of_recipes,
+              help="Recipes to compare: 'mxfp8,nvfp4' (repeatable).")  # fmt: skip
 @click.option("--block", type=int, help="How many numbers share a scale.")
 def plot(plot_name: str | None, source: str | None, out: str | None, **options: Any) -> None:
     """Draw the plot NAME of a recorded run; without NAME, list the plots.

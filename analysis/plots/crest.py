@@ -22,12 +22,14 @@ from fpemu.analysis.plots.style import (
     set_title,
     set_xlabel,
 )
+from fpemu.analysis.shown import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fpemu.cast import Cast
     from fpemu.format import Format
+    from fpemu.scaling import Recipe
 
 __all__ = ["qsnr_by_crest"]
 
@@ -36,36 +38,37 @@ _STRIP = 0.16  #: of the height, for how many blocks there are
 
 def qsnr_by_crest(
     x: Any,
+    recipes: str | Recipe | Iterable[str | Recipe] | None = None,
     *,
-    to: Cast | Format | str = "float8_e4m3fn",
-    block: int = 32,
-    rules: str | Iterable[str] = ("ceil", "floor", "exact"),
+    to: Cast | Format | str | None = None,
+    block: int | None = None,
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw how well blocks with a scale each survive a format, by their crest factor.
+    """Draw how well blocks survive recipes, by their crest factor.
 
     >>> import numpy as np
     >>> from fpemu.analysis import plots
     >>> x = np.random.default_rng(0).normal(size=(1000, 32)).astype(np.float32)
-    >>> ax = plots.qsnr_by_crest(x, to="fp4", rules="ceil")
+    >>> ax = plots.qsnr_by_crest(x, ["mxfp4", "nvfp4"])
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['ceil: 18.7 dB of all blocks', 'how many blocks']
+    ['mxfp4: 18.8 dB of all blocks', 'nvfp4: 20.5 dB of all blocks', 'how many blocks']
 
-    x: an array of floats or a dict of them. block: how many numbers of the last axis share a
-    scale. rules: how the scale comes of a block's amax: "ceil", 2^ceil(log2(amax / max)); "floor",
-    2^(floor(log2 amax) - emax), OCP's; "exact", amax / max; "e4m3", that in E4M3, NVFP4's.
+    x: an array of floats or a dict of them. recipes: names or texts, as
+    `fpemu.scaling.find_recipe` takes them; without, three of the format `to`: scales that are
+    powers of two and clip nothing ("fit"), OCP's ("floor"), and amax / max ("amax"). block: how
+    many numbers are looked at together; unless given, as many as share a scale.
     A line is the median of the blocks in each eighth of an octave, the shade holds eight tenths of
     them; crest factor: amax / root mean square. Grey at the foot: how many blocks there are.
     """
     if not isinstance(x, QsnrByCrest):
-        x = compute.qsnr_by_crest(x, to=to, block=block, rules=rules)
-    marks = marks_of(len(x.labels), "rules")
+        x = compute.qsnr_by_crest(x, recipes, to=to, block=block)
+    marks = marks_of(len(x.labels), "recipes")
     ax = axes_for(ax)
-    set_title(ax, title or f"QSNR of blocks of {x.block} in {x.to.partition(':')[0]}")
+    set_title(ax, title or f"QSNR of blocks of {x.block}" + (f" in {x.to}" if x.to else ""))
     if not x.blocks.sum() or not x.labels:
         return nothing(ax, "no block with finite non-zero values")
-    handles = [_draw_rule(ax, x, row, mark) for row, mark in enumerate(marks)]
+    handles = [_draw_recipe(ax, x, row, mark) for row, mark in enumerate(marks)]
     _set_axes(ax, x)
     handles.append(_draw_blocks(ax, x))
     apart = [
@@ -74,14 +77,14 @@ def qsnr_by_crest(
     set_xlabel(ax, "crest factor of the block, amax / rms", ", ".join(apart))
     ax.set_ylabel("QSNR, dB", **TEXT)
     said = [
-        f"{rule}: {level:.1f} dB of all blocks"
-        for rule, level in zip(x.labels, x.overall, strict=True)
+        f"{shorten(name)}: {level:.1f} dB of all blocks"
+        for name, level in zip(x.labels, x.overall, strict=True)
     ]
     legend_below(ax, handles, [*said, "how many blocks"])
     return ax
 
 
-def _draw_rule(ax: Axes, data: QsnrByCrest, row: int, mark: Mark) -> Any:
+def _draw_recipe(ax: Axes, data: QsnrByCrest, row: int, mark: Mark) -> Any:
     middle = (data.edges[:-1] + data.edges[1:]) / 2
     low, median, high = (
         np.where(np.isfinite(level), level, np.nan)

@@ -25,6 +25,7 @@ from fpemu.tallies import exponent_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from fpemu.analysis.asked import Asked
     from fpemu.analysis.plots.compute.counts import Shares
     from fpemu.analysis.plots.source import Source
     from fpemu.cast import Cast
@@ -88,7 +89,7 @@ def exponent_heatmap(
 def underflow_heatmap(
     source: Source | UnderflowHeatmap,
     *,
-    to: Cast | Format | str = "float16",
+    to: Asked = "float16",
     scale: float = 1.0,
     ax: Axes | None = None,
     title: str | None = None,
@@ -106,8 +107,8 @@ def underflow_heatmap(
     source: a Trace, or a mapping of name to {step: array or Tally}; selection: name=, kind=,
     step= of a Trace, and unscaled=False for gradients with the loss scale that they were recorded
     times, which is else taken out.
-    to: a Cast or a format's name; scale: the power of two that the values are
-    multiplied by before the cast.
+    to: a Cast or a format's name, or a recipe that a Trace has counted; scale: the power of two
+    that the values are multiplied by before the cast.
     Colour is the share of the finite non-zero values that became zero, in %; the scale is linear
     up to 0.1 % and logarithmic above, so that little is told from nothing. Grey: not recorded, or
     no non-zero value. Columns are the recorded steps, evenly spaced.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from fpemu.analysis.answers import Answers, answers, score_array
 from fpemu.analysis.carried import Carried, carried
 from fpemu.analysis.parts import Parts
 from fpemu.analysis.records import Record, check_kind
@@ -19,6 +20,8 @@ from fpemu.tallies import Tally, tally
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from fpemu.analysis.by_recipe import Target
 
 __all__ = ["Cell", "Numbers", "Source", "cells", "row_labels", "tensors"]
 
@@ -47,6 +50,8 @@ class Cell:
     step: int
     holds: _Holds
     carried: Any = _UNSCALED  #: a Carried, which asks a cell for its kind and step alone
+    answered: Answers | None = None  #: what recipes make of a trace's records
+    tried: Sequence[Target] = ()  #: recipes among them are counted of arrays
 
     @property
     def array(self) -> Any:
@@ -59,7 +64,10 @@ class Cell:
         if isinstance(self.holds, Total):
             return self.holds.parts
         holds: Any = self.holds
-        return Parts.of(holds.tally, self.carried.factor(self))
+        if self.answered is not None:
+            return self.answered.parts(holds, self.carried.factor(self))
+        scored = {} if self.array is None else score_array(self.array, self.tried)
+        return Parts.of(holds.tally, self.carried.factor(self), scored)
 
     @property
     def nonfinite(self) -> bool:
@@ -93,23 +101,25 @@ def cells(
     kind: str | None = None,
     step: int | None = None,
     unscaled: bool = True,
+    tried: Sequence[Target] = (),
 ) -> Iterator[Cell]:
     """Yield the cells of a source that have this name, kind and step (None takes all).
 
     A trace's records keep their tally undecoded until it is asked for. unscaled: take out the
     loss scale that a trace's gradients carry (`fpemu.analysis.carried`); without it, they are as
-    they were recorded.
+    they were recorded. tried: those of these that are recipes are answered by the cells' parts.
     """
     if kind is not None:
         check_kind(kind)
     if isinstance(source, Trace):
         scales = carried(source) if unscaled else _UNSCALED
+        answered = answers(source, tried)
         for record in source.records(name, kind, step):
-            yield Cell(record.name, record.kind, record.step, record, scales)
+            yield Cell(record.name, record.kind, record.step, record, scales, answered)
         return
     for cell in _all_cells(source):
         if name in (None, cell.name) and kind in (None, cell.kind) and step in (None, cell.step):
-            yield cell
+            yield replace(cell, tried=tried) if tried else cell
 
 
 def tensors(source: Source, **selection: Any) -> dict[tuple[str, str], Parts]:

@@ -33,6 +33,7 @@ from fpemu.tallies import exponent_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from fpemu.analysis.asked import Asked
     from fpemu.analysis.plots.compute.counts import Shares
     from fpemu.analysis.plots.compute.sqnr import Levels
     from fpemu.analysis.plots.source import Source
@@ -98,7 +99,7 @@ def sqnr_by_scale(
 def sqnr_by_layer(
     source: Source | Levels | SqnrByLayer,
     *,
-    to: Cast | Format | str = "float16",
+    to: Asked = "float16",
     scale: float = 1.0,
     worst: int = 40,
     seed: int | None = None,
@@ -116,7 +117,8 @@ def sqnr_by_layer(
     ['fc2', 'fc1']
 
     source: a mapping of arrays by name, which are measured; a Trace, from whose counts the ratio
-    is predicted; or a mapping of decibels by name. selection: as `sqnr_by_scale`.
+    is predicted; or a mapping of decibels by name. to: a cast, or a recipe, which a Trace has
+    counted (`watch(..., recipes=)`) and whose noise is measured. selection: as `sqnr_by_scale`.
     scale: the power of two that the values are multiplied by before the cast.
     worst: how many rows are drawn; what the others come to is said below. A cross at the left is
     an overflow to infinity or NaN, a triangle at the right is no error at all.

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fpemu.analysis.by_recipe import ByRecipe
 from fpemu.analysis.plots.compute import AmaxByStep, UnderflowHeatmap
 from fpemu.analysis.plots.compute.counts import freeze
 from fpemu.analysis.plots.source import row_labels
 
 if TYPE_CHECKING:
-    from fpemu.cast import Cast
+    from fpemu.analysis.by_recipe import Target
     from fpemu.moments import Moments
     from fpemu.tallies import Outcome
 
@@ -41,19 +42,23 @@ class ByStep:
         """All steps at which anything was recorded, in order."""
         return tuple(sorted({step for steps in self._found.values() for step in steps}))
 
-    def underflow(self, to: Cast) -> UnderflowHeatmap:
+    def underflow(self, to: Target) -> UnderflowHeatmap:
         """Return what becomes zero."""
         counts, nonzero = (freeze(self._column(place, np.int64)) for place in (0, 1))
         labels = row_labels(self._found)
         return UnderflowHeatmap(labels, self.steps, counts, nonzero, str(to), 1.0)
 
-    def amax(self, to: Cast, unscaled: bool) -> AmaxByStep:
-        """Return the largest magnitudes; unscaled: a loss scale was taken out of some."""
+    def amax(self, to: Target, unscaled: bool) -> AmaxByStep:
+        """Return the largest magnitudes; unscaled: a loss scale was taken out of some.
+
+        A recipe's scales go with them: it has no limit.
+        """
+        limit = math.inf if isinstance(to, ByRecipe) else to.format.max
         amax, nonfinite = self._column(2, np.float64), self._column(3, np.bool)
         for array in (amax, nonfinite):
             array.flags.writeable = False
         return AmaxByStep(
-            row_labels(self._found), self.steps, amax, nonfinite, str(to), to.format.max, 1.0,
+            row_labels(self._found), self.steps, amax, nonfinite, str(to), limit, 1.0,
             unscaled,
         )  # fmt: skip
 

@@ -35,12 +35,12 @@ _FORMS = ".html", ".json", ".txt", ".parquet"
                 required=True)  # fmt: skip
 @click.option(
     "--to", metavar="CAST",
-    help="The format judged, with rules if any ('e4m3fn:overflow=saturate'). Unless given, the "
-    "trace's own, else float16.",
+    help="The format judged, with rules if any ('e4m3fn:overflow=saturate'), or a recipe that the "
+    "run counted ('mxfp8'). Unless given, the trace's own, else float16.",
 )  # fmt: skip
 @click.option(
     "--formats", multiple=True, callback=names_of_casts, metavar="CASTS",
-    help="The other formats of the what-if section: 'bf16,e5m2' (repeatable).",
+    help="The other formats and recipes of the what-if section: 'bf16,e5m2' (repeatable).",
 )  # fmt: skip
 @click.option("--against", type=click.Path(path_type=str), metavar="TRACE",
               help="An earlier run, to say what got better and what worse.")  # fmt: skip
@@ -116,7 +116,7 @@ def _deliver(found: Report, view: str, rows: int, out: str | None) -> None:
 @click.command(context_settings=HELP)
 @click.argument("trace", type=click.Path(path_type=str), metavar="TRACE")
 @click.option("--to", "formats", multiple=True, callback=names_of_casts, metavar="CASTS",
-              help="Formats tried: 'float16,e4m3fn' (repeatable).")  # fmt: skip
+              help="Formats and counted recipes tried: 'float16,mxfp8' (repeatable).")  # fmt: skip
 @SCALES
 @click.option("--kind", "kinds", multiple=True, help="Only this kind of tensor (repeatable).")
 @click.option("--name", "names", multiple=True, help="Only this tensor (repeatable).")

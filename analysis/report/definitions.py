@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fpemu.analysis.by_recipe import ByRecipe, Target
+from fpemu.analysis.parts import rule_of_recipes
 from fpemu.analysis.report.numbers import number, power, share
 from fpemu.cast import Cast, Overflow, Rounding, Subnormals
 from fpemu.format import Format
+from fpemu.scaling.recipe import Recipe
 
-__all__ = ["Definition", "definitions", "describe_cast", "describe_format"]
+__all__ = ["Definition", "definitions", "describe_cast", "describe_format", "describe_recipe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +100,48 @@ def describe_cast(cast: Cast) -> str:
     return f"rounded {rounding}; finite values beyond the largest become {becomes}; {small}"
 
 
-def definitions(cast: Cast, tolerance: float) -> tuple[Definition, ...]:
-    """Return every word of a report about `cast`, defined."""
-    form = cast.format
-    words = {
+def describe_recipe(recipe: Recipe) -> str:
+    """Return one line that says what shares a scale, and what each number becomes.
+
+    >>> from fpemu.analysis.report.definitions import describe_recipe
+    >>> from fpemu.scaling import find_recipe
+    >>> describe_recipe(find_recipe("mxfp8")).split(";")[0]
+    'scales of blocks 1x32 (1x32 exponent float8_e4m3fn:overflow=saturate)'
+    """
+    source = f"; as in {recipe.note}" if recipe.note else ""
+    return (
+        f"scales of blocks {recipe.block} ({recipe}){source}; elements of {recipe.element.bits} "
+        f"bits, the largest {number(recipe.element.max)}"
+    )
+
+
+def _judged_in(to: Target) -> dict[str, str]:
+    """What is judged, defined."""
+    if isinstance(to, ByRecipe):
+        return {
+            f"recipe {to}": describe_recipe(to.recipe) + ".",
+            "recipes": "Counted on the values as the run was recorded. A value that comes out 0 "
+            "counts as underflow, one beyond the largest element at its scale as saturated, one "
+            "that comes out NaN or infinite as overflow. The last alone makes a tensor unsafe; the "
+            "error of the others is in the measured SQNR.",
+        }
+    form = to.format
+    return {
         f"format {form.name}": describe_format(form) + ".",
-        f"cast {cast}": describe_cast(cast) + ".",
+        f"cast {to}": describe_cast(to) + ".",
+    }
+
+
+def _smallest(to: Target) -> str:
+    if isinstance(to, ByRecipe):
+        return "that of the element times the scale"
+    return f"{power(to.format.smallest_normal)} here"
+
+
+def definitions(cast: Target, tolerance: float) -> tuple[Definition, ...]:
+    """Return every word of a report about `cast`, defined."""
+    words = {
+        **_judged_in(cast),
         "values counted": "The values as they were recorded, before this cast rounds them; "
         "gradients without the loss scale that they were recorded times, step by step. What a run "
         "that was itself rounded had lost before the recording is not in them.",
@@ -111,8 +150,8 @@ def definitions(cast: Cast, tolerance: float) -> tuple[Definition, ...]:
         "NaN and infinity in anything else, or at any other step, do.",
         "underflow": "A non-zero value that the cast makes zero. Zeros in the recorded values, +0 "
         "and -0, are counted apart (zero %) and are never an underflow.",
-        "subnormal": f"A non-zero result below the smallest normal, {power(form.smallest_normal)} "
-        "here: it is kept with fewer significant bits. Not counted as lost.",
+        "subnormal": f"A non-zero result below the smallest normal, {_smallest(cast)}: it is kept "
+        "with fewer significant bits. Not counted as lost.",
         "overflow": "A finite value that the cast makes infinity or NaN. Values that are infinite "
         "or NaN as recorded are counted apart.",
         "saturated": "A finite value beyond the largest one, clamped to it.",
@@ -122,7 +161,10 @@ def definitions(cast: Cast, tolerance: float) -> tuple[Definition, ...]:
         "negative ones), in percent of the finite non-zero values. Rounding error is not in it.",
         "zero %": "Zeros in percent of all values. All other percentages are of the finite "
         "non-zero values.",
-        "safe": f"No value overflows, and at most {share(100 * tolerance)} of the finite non-zero "
+        "safe": f"No value comes out NaN or infinite, and each tensor keeps {rule_of_recipes()}, as "
+        "measured over all recorded steps together."
+        if isinstance(cast, ByRecipe)
+        else f"No value overflows, and at most {share(100 * tolerance)} of the finite non-zero "
         "values of each tensor are lost, over all recorded steps together. It speaks of range "
         "only, not of the rounding error within it, and of the recorded steps only.",
         "judged": "The verdict is about what mixed-precision training casts: activations, weights "
@@ -141,7 +183,8 @@ def definitions(cast: Cast, tolerance: float) -> tuple[Definition, ...]:
         "formats: within about a decibel, where nothing is clamped. -∞ dB: a value overflows; no "
         "cosine is given then, nor where values are clamped.",
         "damage": "What a format would do to a layer, from 0 to 1: the larger of the share of its "
-        "values lost and of the errors' squares in the values' squares; 1 if any value overflows.",
+        "values lost (in a recipe, rounded to 0) and of the errors' squares in the values' squares; "
+        "1 if any value overflows.",
         "loss scalers": "Each is replayed on the recorded gradients: its overflows, the steps it "
         "would have skipped, and what is lost to underflow, to overflow and to skipped steps. With "
         "another scaler than the one that ran, the gradients would have been others: an estimate.",
@@ -149,7 +192,8 @@ def definitions(cast: Cast, tolerance: float) -> tuple[Definition, ...]:
         "weight being held in the format named. Counted on the values where the run did that; "
         "advice estimates it from the histograms of others, and says so.",
         "blocks": "Values that share a scale. Clipped: blocks with a value beyond the format's "
-        "largest one, at the scale that their largest value's exponent gives.",
+        "largest one, at the scale that their largest value's exponent gives, or in the recipe "
+        "that was counted. Crest: largest magnitude over rms, of the median block.",
         "range": "Dynamic range: log2 of the largest over the smallest non-zero magnitude, in "
         "binades (bits).",
         "headroom": "To max: log2(largest value of the format / largest magnitude). To normal: "
@@ -158,8 +202,8 @@ def definitions(cast: Cast, tolerance: float) -> tuple[Definition, ...]:
         "mean, std, rms, kurtosis": "Over finite values, zeros included. Kurtosis is the fourth "
         "central moment over the squared variance: 3 for a normal distribution.",
         "events": "Per tensor and event, the first step. NaN, infinite and overflowing values "
-        "count from the first one; underflow and saturation once a step loses more than "
-        f"{share(100 * tolerance)}. Within a step, in the order of recording: the first is the "
+        "count from the first one; underflow and saturation, of formats, once a step loses more "
+        f"than {share(100 * tolerance)}. Within a step, in the order of recording: the first is the "
         "cause to look at.",
     }
     return tuple(Definition(term, meaning) for term, meaning in words.items())

@@ -9,6 +9,7 @@ from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias
 
+from fpemu.analysis.by_recipe import ByRecipe
 from fpemu.analysis.records import GRADIENTS
 from fpemu.analysis.report.numbers import count, kind_words, plain, shorten
 from fpemu.analysis.report.sections.blocks import ELEMENTS
@@ -64,8 +65,10 @@ def _ranges(report: Report) -> Iterator[_Drawing]:
         "exponent_histogram",
         "How often each power of two occurs, by kind",
         "Above, the ranges of the formats.",
-        lambda: plots.exponent_histogram(totals, formats=list(report.formats)[:5]),
+        lambda: plots.exponent_histogram(totals, formats=_casts(report)[:5]),
     )
+    if isinstance(to, ByRecipe):
+        return  # its scales go with the numbers: there is no range to draw
     yield (
         "exponent_heatmap",
         "Which powers of two occur in each tensor",
@@ -92,7 +95,7 @@ def _losses(report: Report) -> Iterator[_Drawing]:
     from fpemu.analysis import plots
 
     totals, to, kind = report.totals, report.to, _scaled_kind(report)
-    formats, whose = list(report.formats)[:5], kind_words(kind) if kind else "all tensors"
+    formats, whose = _casts(report)[:5], kind_words(kind) if kind else "all tensors"
     together = [total for total in totals if kind in (None, total.kind)]
     scaled = [total for total in together if not total.stays_wide] or together
     yield (
@@ -101,15 +104,16 @@ def _losses(report: Report) -> Iterator[_Drawing]:
         f"Share of the non-zero values that {to} makes zero, unscaled, at each recorded step.",
         lambda: plots.underflow_heatmap(report.underflow),
     )
-    yield (
-        "lost_by_scale",
-        f"What is lost at each scale, {whose}",
-        "Lines: all values of this kind together. Bars: the scales that are safe for each "
-        "tensor by itself, as in the tables.",
-        lambda: plots.lost_by_scale(
-            scaled, formats=formats, tolerance=report.tolerance, kind=kind
-        ),
-    )
+    if formats:
+        yield (
+            "lost_by_scale",
+            f"What is lost at each scale, {whose}",
+            "Lines: all values of this kind together. Bars: the scales that are safe for each "
+            "tensor by itself, as in the tables.",
+            lambda: plots.lost_by_scale(
+                scaled, formats=formats, tolerance=report.tolerance, kind=kind
+            ),
+        )
     fine = [to for to in formats if _expected(report, to)]
     if fine and any(total.parts.nonzero for total in together):
         yield (
@@ -118,10 +122,11 @@ def _losses(report: Report) -> Iterator[_Drawing]:
             "Expected from the counts, of all values of this kind together.",
             lambda: plots.sqnr_by_scale([reduce(add, together)], formats=fine),
         )
-    if str(to) in fine:
+    if _expected(report, str(to)):
         yield (
             "sqnr_by_layer",
             f"Signal to noise of each tensor in {to}",
+            "Measured on the values; the worst first." if isinstance(to, ByRecipe) else
             "Expected from the counts, unscaled; the worst first.",
             lambda: plots.sqnr_by_layer(totals, to=to),
         )
@@ -154,18 +159,24 @@ def _values(report: Report) -> Iterator[_Drawing]:
 
     for name, values in report.samples.items():
         said = f"{shorten(plain(name))}, {count(values.size)} values"
-        yield (
-            "error_distribution",
-            f"Rounding errors in {report.to}: {said}",
-            "In units of the last place.",
-            partial(plots.error_distribution, values, report.to),
-        )
+        if not isinstance(report.to, ByRecipe):  # whose units in the last place go with the scale
+            yield (
+                "error_distribution",
+                f"Rounding errors in {report.to}: {said}",
+                "In units of the last place.",
+                partial(plots.error_distribution, values, report.to),
+            )
         yield (
             "qsnr_by_crest",
             f"Signal to noise of blocks of 32 with a scale each: {said}",
             "By the crest factor: the largest magnitude over the root mean square.",
             partial(plots.qsnr_by_crest, values, to=ELEMENTS[0]),
         )
+
+
+def _casts(report: Report) -> list[str]:
+    """The formats tried that are no recipes."""
+    return list(dict.fromkeys(r.to for r in report.kind_scales if r.bits_per_value is None))
 
 
 def _expected(report: Report, to: str) -> bool:

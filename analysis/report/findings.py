@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from fpemu.analysis.by_recipe import ByRecipe
 from fpemu.analysis.records import GRADIENTS
 from fpemu.analysis.report.gather import Gathered, gather
 from fpemu.analysis.report.progress import Progress, Silent
@@ -68,14 +69,17 @@ def _row(total: Total, outcomes: list[Outcome], question: Question) -> TensorRow
         total,
         outcomes[question.one],
         outcomes[question.two],
-        question.to.format,
+        None if isinstance(question.to, ByRecipe) else question.to.format,
         tolerance=question.tolerance,
         judged=total.kind in question.kinds,
+        scored=total.parts.scored(question.to) if isinstance(question.to, ByRecipe) else None,
     )
 
 
 def _loss_scale(totals: Sequence[Total], grid: Grid, question: Question) -> SafeScales | None:
-    """The scales at which every gradient is safe; None without gradients."""
+    """The scales at which every gradient is safe; None without gradients, and of a recipe."""
+    if isinstance(question.to, ByRecipe):
+        return None  # which has scales of its own, and takes any other as it comes
     every = [(t, o[0]) for t, o in zip(totals, grid, strict=True) if t.kind in GRADIENTS]
     if not every:
         return None

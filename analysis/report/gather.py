@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fpemu.analysis.answers import answers
+from fpemu.analysis.by_recipe import ByRecipe
 from fpemu.analysis.carried import Carried, carried
 from fpemu.analysis.plots.compute import AmaxByStep, UnderflowHeatmap
 from fpemu.analysis.report.by_step import ByStep
@@ -43,6 +45,7 @@ class Gathered:
 def gather(trace: Trace, question: Question, progress: Progress) -> Gathered:
     """Sum the records by tensor, and collect what happened at which step."""
     scales, skips = carried(trace), skipped_steps(trace)
+    answered = answers(trace, question.casts)
     totals: dict[tuple[str, str], Total] = {}
     incidents: dict[tuple[str, str, str], Incident] = {}
     by_step = ByStep()
@@ -50,8 +53,9 @@ def gather(trace: Trace, question: Question, progress: Progress) -> Gathered:
     for order, record in enumerate(progress.records(trace.records(), most)):
         key, factor = (record.name, record.kind), scales.factor(record)
         skipped = is_caught(record, skips)
-        outcome = record.tally.outcome(question.to, factor)
-        add_to(totals, key, Total.of(record, factor, skipped=skipped))
+        parts = answered.parts(record, factor)
+        [outcome] = parts.outcomes(question.to, [1.0])
+        add_to(totals, key, Total.of(record, factor, skipped=skipped, parts=parts))
         for one in _happened(record, outcome, factor, question, order, skipped):
             add_to(incidents, (one.what, *key), one)
         by_step.add(key, record.step, outcome, record.moments, factor)
@@ -71,9 +75,10 @@ def _happened(
     """What one record shows."""
     if outcome.normal + outcome.subnormal + outcome.zero == outcome.total:
         return
+    ranged = not isinstance(question.to, ByRecipe)  # whose small losses are rounding, in the noise
     for what, count in _counts(outcome, skipped).items():
         whole = outcome.total if what in OF_ALL else outcome.nonzero
-        if count and (what in FROM_ONE or count > question.tolerance * whole):
+        if count and (what in FROM_ONE or (ranged and count > question.tolerance * whole)):
             yield Incident(
                 what=what,
                 name=record.name,

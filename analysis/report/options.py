@@ -71,13 +71,15 @@ def out_option(*suffixes: str) -> Callable[[_F], _F]:
     )  # fmt: skip
 
 
-def view_of(out: str | None, as_json: bool, suffixes: Sequence[str]) -> str:
+def view_of(
+    out: str | None, as_json: bool, suffixes: Sequence[str], option: str = "--out"
+) -> str:
     """Return which form was asked for, by --json or the suffix of --out."""
     if out is None:
         return "json" if as_json else "txt"
     suffix = Path(out).suffix.lower()
     if suffix not in suffixes:
-        raise InputError(f"--out {out!r}: the suffix says the form: use {_listed(suffixes)}")
+        raise InputError(f"{option} {out!r}: the suffix says the form: use {_listed(suffixes)}")
     check_folder(out)
     if as_json and suffix != ".json":
         raise InputError(f"--out {out!r} with --json: name the file .json, or leave --json out")

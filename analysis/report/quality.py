@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.plots.compute.noise import decibels, predicted
 from fpemu.analysis.report.rows import record_json
-from fpemu.cast import Cast
 from fpemu.errors import InputError
 
 if TYPE_CHECKING:
+    from fpemu.analysis.by_recipe import Target
     from fpemu.analysis.parts import Parts
     from fpemu.tallies import Outcome
 
@@ -34,7 +34,7 @@ class Quality:
 UNKNOWN = Quality()
 
 
-def expected(parts: Parts, cast: Cast, outcomes: Mapping[float, Outcome]) -> list[Quality]:
+def expected(parts: Parts, cast: Target, outcomes: Mapping[float, Outcome]) -> list[Quality]:
     """Return what can be expected at each scale, whose outcome is given; nothing of some casts."""
     try:
         signal, noise = predicted(parts, cast, list(outcomes))

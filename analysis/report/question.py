@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fpemu.analysis.asked import casts as asked_casts
-from fpemu.analysis.asked import known, own_cast, several
+from fpemu.analysis.asked import Asked, known, own_cast, several, targets
+from fpemu.analysis.by_recipe import ByRecipe, Target, target
 from fpemu.analysis.records import JUDGED
 from fpemu.analysis.scales import SCALES, TOLERANCE, check_tolerance, powers_of_two
 from fpemu.analysis.what_if import FORMATS
-from fpemu.cast import Cast, make_cast
+from fpemu.cast import Cast
 from fpemu.format import Format
+from fpemu.scaling.recipe import Recipe
 
 if TYPE_CHECKING:
     from fpemu.analysis.trace import Trace
@@ -22,10 +23,10 @@ __all__ = ["Question", "ask"]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Which cast is judged, beside which others, at which scales, how strictly, of what."""
+    """Which cast or recipe is judged, beside which others, at which scales, how strictly."""
 
-    to: Cast  #: the cast that is judged
-    casts: tuple[Cast, ...]  #: those of the what-if section, the judged one first
+    to: Target  #: the one that is judged
+    casts: tuple[Target, ...]  #: those of the what-if section, the judged one first
     scales: tuple[float, ...]  #: rising; 1 and 2 are always among them
     tolerance: float
     kinds: frozenset[str]  #: those that the verdict is about
@@ -44,15 +45,16 @@ class Question:
 def ask(
     trace: Trace,
     *,
-    to: str | Format | Cast | None = None,
-    formats: str | Format | Cast | Iterable[str | Format | Cast] = FORMATS,
+    to: Asked | None = None,
+    formats: Asked | Iterable[Asked] = FORMATS,
     scales: float | Iterable[float] = SCALES,
     tolerance: float = TOLERANCE,
     kinds: str | Iterable[str] | None = None,
 ) -> Question:
     """Return what `build` was asked, completed by the trace; bad options are refused."""
-    judged = own_cast(trace) if to is None else make_cast(to)
-    casts = asked_casts([judged, *several("formats", formats, str, Format, Cast)])
+    judged = own_cast(trace) if to is None else target(to)
+    others = several("formats", formats, str, Format, Cast, Recipe, ByRecipe)
+    casts = targets([judged, *others])
     factors = sorted({1.0, 2.0, *powers_of_two(scales)})
     check_tolerance(tolerance)
     about = frozenset(_judged(trace, kinds))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fpemu.analysis.by_recipe import ByRecipe, Target
+from fpemu.analysis.parts import rule_of_recipes
 from fpemu.analysis.records import GRADIENTS, JUDGED
 from fpemu.analysis.report.numbers import (
     count,
@@ -22,9 +24,8 @@ from fpemu.analysis.report.sections.tensors import TensorRow
 from fpemu.analysis.report.sections.what_if import ScaleRow
 from fpemu.analysis.report.status import Status
 from fpemu.analysis.scales import SafeScales
-from fpemu.cast import Cast
 
-__all__ = ["Recorded", "headline", "reasons"]
+__all__ = ["Recorded", "headline", "reasons", "worst_of"]
 
 
 class Recorded(NamedTuple):
@@ -36,15 +37,24 @@ class Recorded(NamedTuple):
     worst: Incident | None = None  #: the gradient that was not finite at the most of them
 
 
+def worst_of(rows: Sequence[TensorRow], cast: Target) -> TensorRow:
+    """Return the tensor that a verdict names: the one that loses most; in a recipe, the noisiest."""
+    if isinstance(cast, ByRecipe):
+        return min(rows, key=lambda row: row.rank)
+    return max(rows, key=lambda row: (not row.safe, row.lost_percent))
+
+
 def headline(
     status: Status,
     worst: TensorRow,
     first: Incident | None,
     loss_scale: SafeScales | None,
-    cast: Cast,
+    cast: Target,
     limit: str,
 ) -> str:
     """Return the verdict in one sentence: the first hard event, else the worst tensor."""
+    if status is Status.SAFE and isinstance(cast, ByRecipe):
+        return f"{cast} is safe for these values: nothing overflows, and each tensor keeps {limit}."
     if status is Status.SAFE:
         return (
             f"{cast} is safe for these values: nothing overflows and no tensor loses more than "
@@ -55,6 +65,8 @@ def headline(
     else:
         since = "" if first is None else f", first at step {first.step}"
         blame = f"{_said(worst)} loses {share(worst.lost_percent)} of its values{since}"
+        if isinstance(cast, ByRecipe):
+            blame = f"{_said(worst)} {_noisy(worst)}"
     if status is Status.BROKEN:
         return f"These values are broken as recorded: {blame}."
     if status is Status.SAFE_WITH_LOSS_SCALE and loss_scale is not None:
@@ -69,7 +81,7 @@ def reasons(
     loss_scale: SafeScales | None,
     scale_rows: Sequence[ScaleRow],
     others: Sequence[TensorRow],
-    cast: Cast,
+    cast: Target,
     limit: str,
     recorded: Recorded,
 ) -> list[str]:
@@ -82,7 +94,7 @@ def reasons(
         *_first_cause(hard),
         *_skipped(recorded),
         *_carried(recorded),
-        *_losing(failing),
+        *_losing(failing, cast),
         *_gradients(failing, loss_scale, limit),
         *_beyond_loss_scale(failing, scale_rows, cast, limit),
         *_formats(failing, scale_rows, cast),
@@ -91,8 +103,14 @@ def reasons(
     ]
 
 
-def _range_only(failing: Sequence[TensorRow], hard: Sequence[Incident], cast: Cast) -> list[str]:
+def _range_only(
+    failing: Sequence[TensorRow], hard: Sequence[Incident], cast: Target
+) -> list[str]:
     """What "safe" does not say."""
+    if isinstance(cast, ByRecipe) and not failing:
+        return []  # the headline says it
+    if isinstance(cast, ByRecipe):
+        return [f"Judged by what was measured: a tensor is safe with {rule_of_recipes()}."]
     bits = cast.format.precision
     if failing or hard or bits >= 24:
         return []
@@ -126,13 +144,16 @@ def _skipped(recorded: Recorded) -> list[str]:
     ]
 
 
-def _what(event: Incident, cast: Cast) -> str:
+def _what(event: Incident, cast: Target) -> str:
     """What a hard event is, in words, with its tensor."""
     name, n, s = _said(event), count(event.count), "" if event.count == 1 else "s"
     if event.what == "nan":
         return f"{name} holds {n} NaN{s}"
     if event.what == "inf":
         return f"{name} holds {n} infinite value{s}"
+    if isinstance(cast, ByRecipe):
+        verb = "comes" if event.count == 1 else "come"
+        return f"{n} finite value{s} of {name} {verb} out NaN or infinite, with a block of theirs"
     verb = "overflows" if event.count == 1 else "overflow"
     return (
         f"{n} value{s} of {name} {verb} (largest {number(event.amax)}, "
@@ -153,14 +174,27 @@ def _first_cause(hard: Sequence[Incident]) -> list[str]:
     ]
 
 
-def _losing(failing: Sequence[TensorRow]) -> list[str]:
+def _losing(failing: Sequence[TensorRow], cast: Target) -> list[str]:
     """Name the three tensors that lose most, and how."""
     losing = sorted((row for row in failing if row.lost_percent), key=lambda r: -r.lost_percent)
     told = [f"{_said(row)}: {_how(row)}." for row in losing[:3]]
+    if isinstance(cast, ByRecipe):
+        losing = sorted(failing, key=lambda row: row.rank)
+        told = [f"{_said(row)} {_noisy(row)}." for row in losing[:3]]
     more = len(losing) - 3
     if more > 0:
         told.append(f"{count(more)} more tensor{'s are' if more > 1 else ' is'} not safe.")
     return told
+
+
+def _noisy(row: TensorRow) -> str:
+    """What a recipe leaves of a tensor: 'keeps an SQNR of 9.1 dB, 3 % of its values become 0'."""
+    if row.overflow_percent:
+        return f"has {share(row.overflow_percent)} of its values come out NaN or infinite"
+    kept = "is kept exactly" if row.sqnr_db is None else f"keeps an SQNR of {row.sqnr_db:.1f} dB"
+    if row.broken and row.sqnr_db is None:
+        kept = f"holds {count(row.broken)} NaN or infinite values"
+    return f"{kept}, {share(row.underflow_percent)} of its values become 0"
 
 
 def _how(row: TensorRow) -> str:
@@ -201,9 +235,11 @@ def _gradients(
 
 
 def _beyond_loss_scale(
-    failing: Sequence[TensorRow], scale_rows: Sequence[ScaleRow], cast: Cast, limit: str
+    failing: Sequence[TensorRow], scale_rows: Sequence[ScaleRow], cast: Target, limit: str
 ) -> list[str]:
     """What a loss scale cannot reach, and whether a scale of its own would help."""
+    if isinstance(cast, ByRecipe):
+        return []  # every tensor has scales of its own
     rows = [row for row in failing if row.kind not in GRADIENTS and _in_range_fails(row)]
     if not rows:
         return []
@@ -224,7 +260,7 @@ def _beyond_loss_scale(
 
 
 def _formats(
-    failing: Sequence[TensorRow], scale_rows: Sequence[ScaleRow], cast: Cast
+    failing: Sequence[TensorRow], scale_rows: Sequence[ScaleRow], cast: Target
 ) -> list[str]:
     """Which of the formats tried hold every tensor as it is."""
     tried = dict.fromkeys(row.to for row in scale_rows if row.to != str(cast))
@@ -237,19 +273,20 @@ def _formats(
     return [f"In range, every tensor fits unscaled in {', '.join(holding)}."]
 
 
-def _not_judged(rows: Sequence[TensorRow], cast: Cast) -> list[str]:
+def _not_judged(rows: Sequence[TensorRow], cast: Target) -> list[str]:
     """What the verdict leaves out, and what the cast would do to it."""
     unsafe = [row for row in rows if not row.safe]
     if not unsafe:
         return []
     kinds = ", ".join(dict.fromkeys(kind_words(row.kind) for row in rows))
-    worst = max(unsafe, key=lambda row: row.lost_percent)
+    worst = worst_of(unsafe, cast)
     why = "not asked for" if any(row.kind in JUDGED for row in rows) else (
         "mixed-precision training keeps these in float32"
     )
     return [
         f"Not judged: {kinds} ({why}). In {cast}, {count(len(unsafe))} of "
-        f"{count(len(rows))} tensors would not be safe; worst, {_said(worst)}: {_how(worst)}."
+        f"{count(len(rows))} tensors would not be safe; worst, {_said(worst)}"
+        + (f", which {_noisy(worst)}." if isinstance(cast, ByRecipe) else f": {_how(worst)}.")
     ]
 
 

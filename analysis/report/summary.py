@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fpemu.analysis.asked import Asked
+from fpemu.analysis.by_recipe import Target
 from fpemu.analysis.diff.compare import compare
 from fpemu.analysis.diff.rows import Diff, Thresholds
 from fpemu.analysis.first_cause import FirstCause, causes_in
@@ -19,6 +21,7 @@ from fpemu.analysis.report.sections.blocks import BlockRow, block_rows
 from fpemu.analysis.report.sections.events import Incident, LogRow, log_rows
 from fpemu.analysis.report.sections.loss_scale import ReplayRow, replay_rows, replays_of
 from fpemu.analysis.report.sections.ranks import RankRow, merged, rank_rows
+from fpemu.analysis.report.sections.recipes import RecipeRow, recipe_rows
 from fpemu.analysis.report.sections.runs import ScalarRow, runs_of, scalar_rows
 from fpemu.analysis.report.sections.tensors import TensorRow
 from fpemu.analysis.report.sections.updates import (
@@ -33,8 +36,6 @@ from fpemu.analysis.report.sections.what_if import Curve, ScaleRow, kind_rows
 from fpemu.analysis.report.status import Status
 from fpemu.analysis.scales import SCALES, TOLERANCE
 from fpemu.analysis.what_if import FORMATS
-from fpemu.cast import Cast
-from fpemu.format import Format
 
 if TYPE_CHECKING:
     import pandas
@@ -56,7 +57,7 @@ SCHEMA = 2
 class Report:
     """Everything a report says, as rows; text, HTML and JSON are three views of it."""
 
-    to: Cast
+    to: Target
     tolerance: float
     scales: tuple[float, ...]
     formats: tuple[str, ...]
@@ -76,6 +77,7 @@ class Report:
     updates: tuple[UpdateRow, ...]
     optimizer: tuple[StateRow, ...]
     blocks: tuple[BlockRow, ...]
+    recipes: tuple[RecipeRow, ...]
     ranks: tuple[RankRow, ...]
     against: Diff | None  #: from the run given to this one
     definitions: tuple[Definition, ...]
@@ -110,8 +112,8 @@ class Report:
 def build(
     trace: Trace,
     *,
-    to: str | Format | Cast | None = None,
-    formats: str | Format | Cast | Iterable[str | Format | Cast] = FORMATS,
+    to: Asked | None = None,
+    formats: Asked | Iterable[Asked] = FORMATS,
     scales: float | Iterable[float] = SCALES,
     tolerance: float = TOLERANCE,
     kinds: str | Iterable[str] | None = None,
@@ -131,8 +133,9 @@ def build(
     >>> report.verdict.status.value, report.verdict.worst.name, report.verdict.first_event.step
     ('safe_with_loss_scale', 'dense', 7)
 
-    to: the cast that is judged; unless given, the trace's own (metadata "to"), else float16.
-    formats: the others of the what-if section. scales: powers of two. tolerance: the fraction of
+    to: the cast that is judged, or a recipe that the run counted (`watch(..., recipes=)`); unless
+    given, the trace's own (metadata "to"), else float16. formats: the others of the what-if
+    section, casts or recipes. scales: powers of two. tolerance: the fraction of
     its non-zero values that a tensor may lose. kinds: those that the verdict is about; unless
     given, what mixed-precision training casts (activations, weights and gradients; it keeps
     optimizer states and updates in float32), or all if the trace holds none of these.
@@ -203,6 +206,7 @@ def _recorded(trace: Trace, found: Findings) -> dict[str, Any]:
         "updates": update_rows(trace),
         "update_total": update_total(trace),
         "blocks": block_rows(trace),
+        "recipes": recipe_rows(trace),
     }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fpemu.analysis.report.options import names_of_casts
 from fpemu.analysis.typed import HELP
 from fpemu.errors import FpemuError
 
@@ -39,6 +40,8 @@ _STOP = click.Choice(["overflow", "nan"])
               help="Watch all tensors, or those of matrix products and convolutions.")
 @click.option("--blocks", type=click.IntRange(min=1), metavar="N",
               help="Count blocks of N numbers too: 32 for MX formats, 16 for NVFP4.")
+@click.option("--recipes", multiple=True, callback=names_of_casts, metavar="RECIPES",
+              help="Count what these make of each tensor too: mxfp8,nvfp4 (repeatable).")
 @click.option("--out", type=click.Path(path_type=Path), default="fpemu-run", show_default=True,
               metavar="FOLDER", help="Where the trace and the report are written.")  # fmt: skip
 def run(
@@ -51,6 +54,7 @@ def run(
     stop_on: tuple[str, ...],
     tensors: str,
     blocks: int | None,
+    recipes: tuple[str, ...],
     out: Path,
 ) -> None:
     """Run a PyTorch training script unmodified, watch its numbers and report.
@@ -67,7 +71,8 @@ def run(
     options = {
         "path": files.trace, "overwrite": True, "to": to, "stop_on": stop_on, "tensors": tensors,
         "every": every or (1 if fail_on or stop_on else _EVERY), "unsupported": "skip",
-        "blocks": blocks, "metadata": {"script": script, **({"policy": policy} if policy else {})},
+        "blocks": blocks, "recipes": recipes,
+        "metadata": {"script": script, **({"policy": policy} if policy else {})},
     }  # fmt: skip
     ended = _watched(script, args, options, policy)
     if ended.message:

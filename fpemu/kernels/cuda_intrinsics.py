@@ -1,4 +1,4 @@
-"""Instructions that numba does not make by itself: wide loads and stores, bits of a conversion.
+"""Instructions that numba does not make by itself: wide loads and stores, float32 on its bits.
 
 Each has a stand-in of plain Python for the simulator.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fpemu.kernels.cuda_target import SIMULATED, cuda, extending, inner
 
-__all__ = ["float_bits", "leading_zeros", "load", "store"]
+__all__ = ["Arithmetic", "arithmetic", "float_bits", "leading_zeros", "load", "store"]
 
 Loop = Callable[..., Any]
 
@@ -102,6 +102,85 @@ def float_bits() -> Loop:
         return types.uint32(types.uint32), code
 
     return bits_of  # type: ignore[no-any-return]
+
+
+class Arithmetic(NamedTuple):
+    """float32 operations on bit patterns (uint32), each rounded once, to nearest, ties to even.
+
+    A product must not go into a sum directly: the compiler would fuse them, with one rounding.
+    """
+
+    times: Loop  #: (a, b) -> a * b
+    over: Loop  #: (a, b) -> a / b
+    plus: Loop  #: (a, b) -> a + b
+    minus: Loop  #: (a, b) -> a - b
+    wide_over: Loop  #: (float64 a, b, float64 least) -> a / max(b, least) in float64, then rounded
+
+
+@cache
+def arithmetic() -> Arithmetic:
+    """Return the operations, subnormals and all; what is NaN has no payload to rely on."""
+    if SIMULATED:
+        return _simulated_arithmetic()
+    operations = {"times": "fmul", "over": "fdiv", "plus": "fadd", "minus": "fsub"}
+    made = {name: _on_bits(instruction) for name, instruction in operations.items()}
+    return Arithmetic(**made, wide_over=_wide_over())
+
+
+def _on_bits(instruction: str) -> Loop:
+    """An operation of LLVM's on two float32 that come as bits."""
+    from llvmlite import ir
+
+    types = cuda.types
+
+    @extending().intrinsic
+    def operation(typing, a, b):  # type: ignore[no-untyped-def]
+        def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            floats = [builder.bitcast(arg, ir.FloatType()) for arg in args]
+            return builder.bitcast(getattr(builder, instruction)(*floats), ir.IntType(32))
+
+        return types.uint32(types.uint32, types.uint32), code
+
+    return operation  # type: ignore[no-any-return]
+
+
+def _wide_over() -> Loop:
+    from llvmlite import ir
+
+    types = cuda.types
+
+    @extending().intrinsic
+    def wide(typing, a, b, least):  # type: ignore[no-untyped-def]
+        def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            divisor = builder.fpext(builder.bitcast(args[1], ir.FloatType()), ir.DoubleType())
+            small = builder.fcmp_ordered("<", divisor, args[2])  # NaN is not, and stays
+            divisor = builder.select(small, args[2], divisor)
+            quotient = builder.fptrunc(builder.fdiv(args[0], divisor), ir.FloatType())
+            return builder.bitcast(quotient, ir.IntType(32))
+
+        return types.uint32(types.float64, types.uint32, types.float64), code
+
+    return wide  # type: ignore[no-any-return]
+
+
+def _simulated_arithmetic() -> Arithmetic:
+    def floating(v: Any) -> Any:
+        return np.uint32(v).view(np.float32)
+
+    def on_bits(operation: Any) -> Loop:
+        def worked(a: Any, b: Any) -> Any:
+            with np.errstate(all="ignore"):
+                return operation(floating(a), floating(b)).view(np.uint32)
+
+        return worked
+
+    def wide(a: Any, b: Any, least: Any) -> Any:
+        with np.errstate(all="ignore"):
+            quotient = np.float64(a) / np.maximum(np.float64(floating(b)), least)
+            return np.float32(quotient).view(np.uint32)
+
+    times, over, plus, minus = map(on_bits, (np.multiply, np.divide, np.add, np.subtract))
+    return Arithmetic(times, over, plus, minus, wide)
 
 
 def _place(context: Any, builder: Any, signature: Any, args: Any, count: int) -> Any:

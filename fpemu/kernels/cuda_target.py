@@ -22,6 +22,7 @@ from fpemu.errors import InputError, MissingExtraError
 
 __all__ = [
     "SIMULATED",
+    "THREADS",
     "Words",
     "cuda",
     "device_array",
@@ -202,28 +203,29 @@ def wait_for(words: Words) -> None:
 
 
 def launch(kernel: Loop, work: int, like: Words, *args: Any, threads: int = THREADS,
-           blocks_a_processor: int = _BLOCKS_A_PROCESSOR) -> None:  # fmt: skip
+           blocks_a_processor: int = _BLOCKS_A_PROCESSOR, together: int = 1) -> None:  # fmt: skip
     """Run a kernel over `work` pieces of work, on the device and in the stream of `like`.
 
-    Words among the arguments reach the kernel as arrays.
+    Words among the arguments reach the kernel as arrays. together: threads that work together,
+    a power of two: a block is a multiple of them.
     """
     with on_device_of(like) as stream:  # arrays too are made in the device's context
         given = [words_at(arg) if isinstance(arg, Words) else arg for arg in args]
         if SIMULATED:
-            _simulate(kernel, given)
+            _simulate(kernel, given, max(together, 4))
             return
         processors = cuda.get_current_device().MULTIPROCESSOR_COUNT
         blocks = min(max(-(-work // threads), 1), processors * blocks_a_processor)
         _configured(kernel, (blocks, threads, stream))(*given)
 
 
-def _simulate(kernel: Any, given: list[Any]) -> None:
+def _simulate(kernel: Any, given: list[Any], threads: int) -> None:
     """Run a kernel in the simulator, where each thread is one of Python's.
 
     It replaces globals while a kernel runs, and so runs one at a time.
     """
     with _ONE_BY_ONE:
-        kernel[2, 4](*given)
+        kernel[2, threads](*given)
 
 
 def _configured(kernel: Any, geometry: tuple[Any, ...]) -> Loop:

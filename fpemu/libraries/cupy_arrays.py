@@ -50,6 +50,11 @@ class CuPy:
         with like.device:
             return sys.modules["cupy"].empty(like.shape, dtype, order=order)
 
+    def new(self, like: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """A new array of another shape on a dense one's device."""
+        with like.device:
+            return sys.modules["cupy"].empty(shape, dtype)
+
     def memory(self, x: Any) -> tuple[int, int, int | None]:
         """Pointer, the device, and CuPy's current stream there."""
         with x.device:

@@ -128,11 +128,21 @@ class Interface:
 
     def empty(self, like: Any, dtype: np.dtype[Any]) -> Any:
         """A new device array of numba's: of a dense one's shape, order, device and stream."""
+        facts = self.facts(like)
+        return self._made(like, facts.shape, dtype, _order(facts) or "C")
+
+    def new(self, like: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """A new device array of numba's, of another shape."""
+        return self._made(like, shape, dtype, "C")
+
+    def _made(
+        self, like: Any, shape: tuple[int, ...], dtype: np.dtype[Any], order: str
+    ) -> Any:
         from fpemu.kernels.cuda_target import device_array, device_of
 
         facts = self.facts(like)
         device = device_of(facts.pointer, type(like).__name__)
-        return device_array(facts.shape, dtype, _order(facts) or "C", facts.stream, device)
+        return device_array(shape, dtype, order, facts.stream, device)
 
     def memory(self, x: Any) -> tuple[int, int, int | None]:
         """Pointer, stream, and the device that the driver finds the pointer on."""

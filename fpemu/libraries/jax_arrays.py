@@ -84,8 +84,12 @@ class Jax:
 
     def empty(self, like: Any, dtype: np.dtype[Any]) -> Any:
         """A new array, to be written to before anything reads it."""
+        return self.new(like, like.shape, dtype)
+
+    def new(self, like: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """The same, of another shape."""
         jax = sys.modules["jax"]
-        made = jax.device_put(jax.numpy.zeros(like.shape, dtype), like.sharding)
+        made = jax.device_put(jax.numpy.zeros(shape, dtype), like.sharding)
         if made.dtype != dtype:
             raise InputError(f"result of dtype {dtype.name}: set jax_enable_x64 for it")
         return made

@@ -67,6 +67,9 @@ class Library(Protocol):
     def empty(self, like: Any, dtype: np.dtype[Any]) -> Any:
         """A new array of the shape, order and device of a dense one."""
 
+    def new(self, like: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """A new array of another shape, in C order, on a dense one's device."""
+
     def memory(self, x: Any) -> tuple[int, int, int | None]:
         """Pointer, stream and device ordinal (None: the current one) of a dense array."""
 
@@ -153,8 +156,8 @@ def host_array(x: Any) -> Any:
         return x
     if library.place(x) is Place.CUDA:
         raise InputError(
-            f"{type(x).__name__} on a CUDA device: only round, encode, decode and tally work "
-            "there; copy it to the host (torch: x.cpu(), cupy: x.get())"
+            f"{type(x).__name__} on a CUDA device: only round, encode, decode, tally and recipes "
+            "work there; copy it to the host (torch: x.cpu(), cupy: x.get())"
         )
     return library.to_numpy(x)
 

@@ -84,6 +84,11 @@ class Torch:
         torch = sys.modules["torch"]
         return torch.empty_like(like, dtype=getattr(torch, dtype.name))
 
+    def new(self, like: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """A new tensor of another shape on a dense one's device."""
+        torch = sys.modules["torch"]
+        return torch.empty(shape, dtype=getattr(torch, dtype.name), device=like.device)
+
     def memory(self, x: Any) -> tuple[int, int, int | None]:
         """Pointer, PyTorch's current stream and device."""
         index = x.device.index if x.is_cuda else None

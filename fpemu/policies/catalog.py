@@ -10,11 +10,14 @@ from typing import Any
 from fpemu.cast import Cast
 from fpemu.errors import InputError, did_you_mean
 from fpemu.policies import apex_rules, keras_rules, mxnet_rules, tensorflow_lists, torch_rules
+from fpemu.policies.accumulators import split_accumulator
 from fpemu.policies.checks import read_cast
 from fpemu.policies.names import check_operations
 from fpemu.policies.policy import Policy
+from fpemu.policies.products import MULTIPLIES, PRODUCTS, Products
 from fpemu.policies.rule import Rule, Rules, rules
 from fpemu.policies.text import from_text, is_clause, without_comments
+from fpemu.scaling import Delayed, Recipe, recipes
 
 __all__ = ["POLICIES", "find_policy", "operation_names"]
 
@@ -42,6 +45,14 @@ def _keras(compute: str, scale: str | None) -> Policy:
         f"keras.mixed_{compute}", compute, operations=keras_rules.MIXED,
         otherwise="lower", loss_scale=scale,
     )  # fmt: skip
+
+
+def _scaled(name: str) -> Policy:
+    """Linear layers by a recipe, all else as bfloat16 autocast has it, as these are trained."""
+    if name.startswith("keras."):  # its float8 layers under its default policy
+        return Policy(name, "float32", products=name, operations=rules(scaled="Dense"))
+    table = torch_rules.CUDA | rules(scaled="linear")
+    return Policy(name, "bfloat16", products=name, operations=table)
 
 
 _E4M3, _E5M2 = "float8_e4m3fn:overflow=saturate", "float8_e5m2:overflow=saturate"
@@ -75,13 +86,16 @@ _TABLE = (
     # linear layers as TransformerEngine and torchao run them, but without scales
     Policy("fp8_hybrid", _E4M3, gradient=_E5M2, result="float32",
            operations=rules(lower="linear addmm mm")),
+    *map(_scaled, PRODUCTS),
 )  # fmt: skip
 
 #: Policy name -> Policy, read-only.
 POLICIES: Mapping[str, Policy] = MappingProxyType({p.name: p for p in _TABLE})
 
 
-def find_policy(policy: str | Policy, known: frozenset[str] | None = None) -> Policy:
+def find_policy(
+    policy: str | Policy | Products | Recipe | Delayed, known: frozenset[str] | None = None
+) -> Policy:
     """Return the Policy of a name, of a name with changes, or of a policy's text.
 
     >>> from fpemu.policies import find_policy
@@ -96,7 +110,9 @@ def find_policy(policy: str | Policy, known: frozenset[str] | None = None) -> Po
     policy: a name of `POLICIES`; "uniform:FORMAT", every operation in one format (or Cast's text,
     or preset); "jmp:params=...,compute=...,output=...", as jmp reads it (or "jmp:half"); one of
     these followed by clauses of `fpemu.policies.text`, separated by ';' or line breaks, which
-    change it; or the text that `str(policy)` gives. A Policy is returned as it is.
+    change it; or the text that `str(policy)` gives. A recipe of `fpemu.scaling`, its name or
+    text, or Products, is a policy that rounds the operands of every matrix product by it, all
+    else in float32. A Policy is returned as it is.
     known: names of operations; if given, a policy that names another is refused.
     """
     found = policy if isinstance(policy, Policy) else _read(policy)
@@ -124,10 +140,12 @@ def operation_names(framework: str) -> frozenset[str]:
     return frozenset().union(*(p.operations for p in found))
 
 
-def _read(text: str) -> Policy:
+def _read(text: Any) -> Policy:
+    if isinstance(text, Products | Recipe | Delayed):
+        return _recipe(text)
     if not isinstance(text, str):
         raise InputError(
-            f"policy {repr(text)[:80]}: must be a name, text, or a fpemu.policies.Policy"
+            f"policy {repr(text)[:80]}: must be a name, text, recipe, or a fpemu.policies.Policy"
         )
     bare = without_comments(text).lstrip()
     if is_clause(bare):
@@ -137,16 +155,22 @@ def _read(text: str) -> Policy:
     return _changed(base, from_text(rest[0])) if rest else base
 
 
-def _named(name: str) -> Policy:
+def _named(text: str) -> Policy:
+    name, accumulate = split_accumulator(text)
+    if accumulate is not None:
+        return _named(name).accumulating(accumulate)
     if name in POLICIES:
         return POLICIES[name]
     for prefix, read in (("uniform:", _uniform), ("jmp:", _jmp)):
         if name.startswith(prefix):
             return read(name.removeprefix(prefix))
-    hint = did_you_mean(name[:80], POLICIES)
+    if name in recipes or len(name.split()) > 1:
+        return _recipe(name)
+    hint = did_you_mean(name[:80], (*POLICIES, *recipes))
     raise InputError(
         f"unknown policy {name[:80]!r}; {hint}known: {', '.join(POLICIES)}, uniform:FORMAT, "
-        "jmp:params=FORMAT,compute=FORMAT,output=FORMAT; or make one with fpemu.policies.Policy"
+        "jmp:params=FORMAT,compute=FORMAT,output=FORMAT, any recipe of fpemu.scaling; "
+        "or make one with fpemu.policies.Policy"
     )
 
 
@@ -154,7 +178,8 @@ def _changed(base: Policy, facts: dict[str, Any]) -> Policy:
     """The base with the facts of a text in place of its own; overrides come after its own."""
     if not facts:
         return base
-    own = Policy.from_json({"name": f"{base.name}+own", "compute": base.compute, **facts})
+    kept = {"name": f"{base.name}+own", "compute": base.compute, "products": base.products}
+    own = Policy.from_json({**kept, **facts})
     changes = {key: getattr(own, key) for key in facts if key not in ("operations", "overrides")}
     return base.replace(**{
         **changes,
@@ -170,6 +195,11 @@ def _changed(base: Policy, facts: dict[str, Any]) -> Policy:
 def _uniform(to: str) -> Policy:
     cast = read_cast(to, f"policy 'uniform:{to[:80]}'")
     return Policy(f"uniform:{cast}", cast, otherwise=Rule.LOWER)
+
+
+def _recipe(value: Products | Recipe | Delayed | str) -> Policy:
+    found = Products.of(value)
+    return Policy(str(found), "float32", products=found, operations=rules(scaled=MULTIPLIES))
 
 
 _JMP = {"params": "params", "p": "params", "compute": "compute", "c": "compute",

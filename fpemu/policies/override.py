@@ -11,7 +11,9 @@ from typing import Any
 from fpemu.cast import Cast
 from fpemu.errors import InputError
 from fpemu.policies.checks import check_facts, check_kind, check_name, check_steps, read_cast
+from fpemu.policies.products import PRODUCTS, Products
 from fpemu.policies.rule import Rule, make_rule
+from fpemu.scaling import Delayed, Recipe, recipes
 
 __all__ = ["Override", "exactly"]
 
@@ -28,9 +30,12 @@ class Override:
 first_step=0, last_step=999)
 
     Fields
-        to: a Rule, a Cast, or the name of one. A Cast without `kind` makes an operation lower its
-            inputs, result and gradients to it, as `Rule.LOWER` does to the policy's formats. A
-            Cast with `kind` changes the format of these tensors only, in operations that lower.
+        to: a Rule, a Cast, Products, a Recipe, or the name or text of one. A Cast without `kind`
+            makes an operation lower its inputs, result and gradients to it, as `Rule.LOWER` does
+            to the policy's formats. A Cast with `kind` changes the format of these tensors only,
+            in operations that lower, and of these operands in operations that are scaled.
+            Products, or a Recipe for all operands, scale the matrix products of `linear`, of what
+            the policy scales, and of what `operation` names; with `kind`, these operands only.
         operation: pattern (fnmatch, case counts) of the operation's name; None: any.
         module: pattern of the qualified name of the module that runs it; None: any, or none.
         kind: "activation" (other inputs than weights, and the result unless the policy has a
@@ -41,7 +46,7 @@ first_step=0, last_step=999)
     "float32" without a kind is the Rule, and so is Cast("float32"): they are one function.
     """
 
-    to: Cast | Rule
+    to: Cast | Rule | Products
     operation: str | None = None
     module: str | None = None
     kind: str | None = None
@@ -50,7 +55,7 @@ first_step=0, last_step=999)
 
     def __init__(
         self,
-        to: Cast | Rule | str,
+        to: Cast | Rule | Products | Recipe | Delayed | str,
         *,
         operation: str | None = None,
         module: str | None = None,
@@ -97,7 +102,7 @@ first_step=0, last_step=999)
         """
         check_facts(facts, "override", [field.name for field in fields(cls)], required=("to",))
         to = facts["to"]
-        return cls(**{**facts, "to": Cast.from_json(to) if isinstance(to, Mapping) else to})
+        return cls(**{**facts, "to": _from_json(to) if isinstance(to, Mapping) else to})
 
 
 def exactly(name: str) -> str:
@@ -110,7 +115,11 @@ def exactly(name: str) -> str:
     return re.sub(r"([*?[])", r"[\1]", name)
 
 
-def _target(to: Cast | Rule | str, kind: str | None) -> Cast | Rule:
+def _from_json(facts: Mapping[str, Any]) -> Cast | Products:
+    return Products.from_json(facts) if "x" in facts else Cast.from_json(facts)
+
+
+def _target(to: Any, kind: str | None) -> Cast | Rule | Products:
     """A name without a kind that is a rule's is the rule: 'float32' is both."""
     if isinstance(to, Rule) or (kind is None and isinstance(to, str) and to in _RULE_NAMES):
         if kind is not None:
@@ -119,8 +128,28 @@ def _target(to: Cast | Rule | str, kind: str | None) -> Cast | Rule:
                 "operation's tensors; leave kind out, or give a format"
             )
         return make_rule(to)
+    if isinstance(to, Products | Recipe | Delayed) or _says_products(to):
+        if kind == "state":
+            raise InputError(
+                f"override to={str(to)[:80]} with kind='state': recipes are for the operands of "
+                "products; give a format"
+            )
+        products = Products.of(to)
+        if kind is not None and products.accumulate is not None:
+            raise InputError(
+                f"override to={str(to)[:80]} with kind={kind!r}: sums are of both operands; leave "
+                "kind or accumulate= out"
+            )
+        return products
     cast = read_cast(to, f"override to={str(to)[:80]}")
     return Rule.FLOAT32 if kind is None and cast == Cast("float32") else cast
+
+
+def _says_products(to: Any) -> bool:
+    """Whether a text speaks of recipes: by a name, or by a text, which has spaces in it."""
+    if not isinstance(to, str):
+        return False
+    return to == "none" or to in PRODUCTS or to in recipes or len(to.split()) > 1
 
 
 def _fits(pattern: str | None, name: str | None) -> bool:

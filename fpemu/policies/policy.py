@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from fpemu.cast import Cast
-from fpemu.errors import InputError, did_you_mean
+from fpemu.errors import FpemuError, InputError, did_you_mean
 from fpemu.format import Format
+from fpemu.policies.accumulators import split_accumulator
 from fpemu.policies.checks import (
     check_facts,
     check_kind,
@@ -21,8 +22,11 @@ from fpemu.policies.checks import (
     read_cast,
 )
 from fpemu.policies.override import Override
+from fpemu.policies.products import MULTIPLIES, Products
 from fpemu.policies.rule import Rule, Rules, make_rule, rules
+from fpemu.policies.scalers import cast_scaler
 from fpemu.policies.text import from_text, to_text
+from fpemu.scaling import Delayed, Recipe
 
 __all__ = ["Policy"]
 
@@ -49,6 +53,9 @@ class Policy:
         gradient: what the gradients of their results are cast to before the backward pass;
             None: as `compute`. The gradients that come out have `result`'s format if that is
             given, `gradient`'s otherwise.
+        products: how operations that are scaled round the operands of their matrix products:
+            Products, or what `Products.of` reads, a recipe's name among them. What accumulates
+            there does so for matrix products that lower or keep their narrow inputs, too.
         operations: the framework's own name of an operation -> Rule.
         otherwise: Rule of operations that are not listed.
         parameters: the format in which the model holds its weights; None: float32.
@@ -71,6 +78,7 @@ class Policy:
     compute: Cast
     result: Cast | None = None
     gradient: Cast | None = None
+    products: Products | None = None
     operations: Rules = _NONE
     otherwise: Rule = Rule.KEEP
     parameters: Cast | None = None
@@ -89,6 +97,7 @@ class Policy:
         *,
         result: Cast | Format | str | None = None,
         gradient: Cast | Format | str | None = None,
+        products: Products | Recipe | Delayed | str | Mapping[str, Any] | None = None,
         operations: Mapping[str, Rule | str] = _NONE,
         otherwise: Rule | str = Rule.KEEP,
         parameters: Cast | Format | str | None = None,
@@ -110,10 +119,12 @@ class Policy:
         patterns = (keep_modules,) if isinstance(keep_modules, str) else keep_modules
         patterns = check_list(patterns, f"{where} keep_modules")
         values["keep_modules"] = tuple(check_name(pattern) for pattern in patterns)
+        values["products"] = None if products is None else _products(products, where)
         values["loss_scale"] = check_scale(loss_scale, where)
         values["overrides"] = _check_overrides(overrides, where)
         if values["compute"] is None:
             raise InputError(f"{where}: compute is missing; say the format to lower to")
+        _check_scaled(values, where)
         for field, value in values.items():
             object.__setattr__(self, field, value)
 
@@ -143,6 +154,8 @@ class Policy:
         override = self._override(None, operation, module, step)
         if override is None:
             return self.operations.get(operation, self.otherwise)
+        if isinstance(override.to, Products):
+            return Rule.SCALED
         return override.to if isinstance(override.to, Rule) else Rule.LOWER
 
     def cast(
@@ -171,10 +184,54 @@ class Policy:
         >>> str(find_policy("fp8_hybrid").result_cast("linear"))
         'float32'
         """
+        if self.rule(operation, module, step) is Rule.SCALED:  # casts of kinds are of operands
+            return self.result or self.compute
         if self.result is None:
             return self.cast("activation", operation, module, step) or self.compute
         override = self._override(None, operation, module, step)
         return override.to if override and isinstance(override.to, Cast) else self.result
+
+    def scaling(
+        self, operation: str, module: str | None = None, step: int = 0
+    ) -> Products | None:
+        """Return what rounds the operands of an operation that is scaled; None for any other.
+
+        >>> from fpemu.policies import find_policy
+        >>> p = find_policy("te.mxfp8; override: to=mxfp4 module=0; override: to=bf16 module=1")
+        >>> print(p.scaling("linear", "2"), p.scaling("linear", "0"), p.scaling("linear", "1"))
+        te.mxfp8 mxfp4 None
+        """
+        if self.rule(operation, module, step) is not Rule.SCALED:
+            return None
+        found = self.products
+        own = None if found is None else found.accumulate
+        for override in self.overrides:
+            kind, to = override.kind, override.to
+            if not (override.holds(step) and override.matches(kind, operation, module)):
+                continue
+            if isinstance(to, Products) and self._reaches(override, operation):
+                found = to if kind is None or found is None else found.of_kind(kind, to)
+            elif isinstance(to, Cast) and kind not in (None, "state") and found is not None:
+                found = found.with_kind(kind, cast_scaler(to))
+        if found is None or found.accumulate is not None or own is None:
+            return found
+        return found.replace(accumulate=own)  # an override that says nothing of it
+
+    def accumulating(self, accumulate: Any) -> Policy:
+        """Return the policy with its matrix products added up by a chip, or in a format.
+
+        >>> from fpemu.policies import find_policy
+        >>> find_policy("te.delayed").accumulating("H100").name
+        'te.delayed accumulate=hopper'
+
+        accumulate: what `Products` takes. `find_policy` reads the new name back.
+        """
+        products = (self.products or Products(None)).replace(accumulate=accumulate)
+        if products.accumulate is None:
+            return self.replace(products=products if self.products else None)
+        plain, _ = split_accumulator(self.name)
+        added = str(Products(None, accumulate=products.accumulate)).removeprefix("none ")
+        return self.replace(name=f"{plain} {added}", products=products)
 
     def keeps(self, module_class: str) -> bool:
         """Whether modules of a class (its name, without the package) stay float32."""
@@ -199,9 +256,18 @@ class Policy:
     ) -> Override | None:
         """The last override that matches: of an operation as a whole for kind None."""
         for override in reversed(self.overrides):
-            if override.holds(step) and override.matches(kind, operation, module):
+            held = override.holds(step) and override.matches(kind, operation, module)
+            if held and self._reaches(override, operation):
                 return override
         return None
+
+    def _reaches(self, override: Override, operation: str | None) -> bool:
+        """Whether an override is about an operation: only products have operands for recipes."""
+        if not isinstance(override.to, Products) or operation == "linear":
+            return True
+        if self.operations.get(operation or "") is Rule.SCALED:
+            return True
+        return override.operation is not None and operation in MULTIPLIES
 
     def replace(self, **changes: Any) -> Policy:
         """Return this policy with some fields changed.
@@ -234,8 +300,9 @@ class Policy:
         A format of your own has no text that reads it back: use JSON for such a policy.
         """
         facts = self._facts()
-        facts |= {key: str(facts[key]) for key in _CASTS if facts[key] is not None}
-        overrides = ((o, o.to if isinstance(o.to, Cast) else o.to.value) for o in self.overrides)
+        named = (*_CASTS, "products")
+        facts |= {key: str(facts[key]) for key in named if facts[key] is not None}
+        overrides = ((o, o.to.value if isinstance(o.to, Rule) else o.to) for o in self.overrides)
         facts["overrides"] = [{**o.to_json(), "to": str(to)} for o, to in overrides]
         return to_text(facts)
 
@@ -254,7 +321,8 @@ class Policy:
     def to_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict that `from_json` reads back, for users' own formats too."""
         facts = self._facts()
-        facts |= {key: facts[key].to_json() for key in _CASTS if facts[key] is not None}
+        made = (*_CASTS, "products")
+        facts |= {key: facts[key].to_json() for key in made if facts[key] is not None}
         return {**facts, "overrides": [override.to_json() for override in self.overrides]}
 
     @classmethod
@@ -295,6 +363,36 @@ class Policy:
 
 def _cast(value: Any, where: str) -> Cast | None:
     return None if value is None else read_cast(value, where)
+
+
+def _products(value: Any, where: str) -> Products:
+    try:
+        return Products.of(value)
+    except FpemuError as wrong:
+        raise InputError(f"{where} products: {wrong}") from None
+
+
+def _check_scaled(values: Mapping[str, Any], where: str) -> None:
+    """Refuse operations that are scaled by nothing, and recipes for what is no product."""
+    operations, overrides = values["operations"], values["overrides"]
+    said = {*operations.values(), values["otherwise"], *(o.to for o in overrides if not o.kind)}
+    if values["otherwise"] is Rule.SCALED:
+        raise InputError(f"{where} otherwise=scaled: only products are scaled; list them")
+    if Rule.SCALED in said and values["products"] is None:
+        raise InputError(
+            f"{where}: operations are scaled, and nothing says how: give products, "
+            "as products=\"te.mxfp8\""
+        )
+    for override in overrides:
+        pattern = override.operation
+        if not isinstance(override.to, Products) or pattern is None:
+            continue
+        known = (*MULTIPLIES, *(name for name, rule in operations.items() if rule is Rule.SCALED))
+        if not any(fnmatchcase(name, pattern) for name in known):
+            raise InputError(
+                f"{where}: a recipe for operation {pattern!r:.60}: only matrix products have "
+                f"operands to scale: {', '.join(known)}"
+            )
 
 
 def _check_overrides(overrides: Iterable[Override], where: str) -> tuple[Override, ...]:

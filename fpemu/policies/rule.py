@@ -20,6 +20,7 @@ class Rule(enum.Enum):
     FLOAT32_RESULT = "float32_result"  #: a float32 result unless the call says another dtype
     FLOAT32_INSIDE = "float32_inside"  #: computed in float32, the result cast to compute's format
     WIDEST = "widest"  #: promoted among its arguments and the compute format
+    SCALED = "scaled"  #: operands of its matrix products rounded by the policy's `products`
     KEEP = "keep"  #: its inputs' own formats, the framework's own promotion
     BANNED = "banned"  #: raises, as the framework does
 

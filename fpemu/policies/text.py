@@ -7,6 +7,7 @@
         softmax                   a line that is indented goes on from the one before
     loss_scale: dynamic           # a comment
     override: to=float8_e4m3fn module=decoder.* kind=weight steps=100..999
+    override: to='1x32 exponent float4_e2m1fn' module=head
 
 Clauses may also stand on one line, separated by ';'. Facts are the dict of `Policy.to_json`, with
 casts as text; what the values mean is checked where a Policy is made of them.
@@ -15,6 +16,7 @@ casts as text; what the values mean is checked where a Policy is made of them.
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -28,8 +30,8 @@ __all__ = ["OVERRIDE_KEYS", "from_text", "is_clause", "to_text", "without_commen
 OVERRIDE_KEYS = ("to", "operation", "module", "kind", "steps")
 
 _LISTS = tuple(rule.value for rule in Rule)
-_PLAIN = ("compute", "result", "gradient", "otherwise", "parameters", "master", "state", "inputs",
-          "outputs", "loss_scale")  # fmt: skip
+_PLAIN = ("compute", "result", "gradient", "products", "otherwise", "parameters", "master", "state",
+          "inputs", "outputs", "loss_scale")  # fmt: skip
 _KEYS = ("policy", *_PLAIN, "keep_modules", *_LISTS, "override")
 _STEPS = re.compile(r"(\d+)?(\.\.)?(\d+)?", re.ASCII)
 
@@ -66,11 +68,18 @@ def _wrapped(rule: str, names: list[str]) -> str:
 
 
 def _words(override: Mapping[str, Any]) -> str:
-    words = [f"{key}={override[key]}" for key in OVERRIDE_KEYS if override.get(key) is not None]
+    words = [
+        f"{key}={_word(override[key])}" for key in OVERRIDE_KEYS if override.get(key) is not None
+    ]
     first, last = override.get("first_step", 0), override.get("last_step")
     if first or last is not None:
         words.append(f"steps={first}..{'' if last is None else last}")
     return " ".join(words)
+
+
+def _word(value: str) -> str:
+    """A value as one word: in quotes where it holds white space, or what quotes are made of."""
+    return shlex.quote(value) if re.search(r"[\s'\"\\]", value) else value
 
 
 # --- text to facts -----------------------------------------------------------------------------
@@ -128,7 +137,7 @@ def _read(key: str, value: str) -> Any:
 
 def _read_override(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for word in text.split():
+    for word in _split(text):
         key, equals, value = word.partition("=")
         if not equals or key not in OVERRIDE_KEYS or key in found:
             hint = did_you_mean(key[:64], OVERRIDE_KEYS)
@@ -138,6 +147,13 @@ def _read_override(text: str) -> dict[str, Any]:
             )
         found[key] = value
     return {**{k: v for k, v in found.items() if k != "steps"}, **_read_steps(found.get("steps"))}
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as wrong:  # a quote that is not closed
+        raise InputError(f"policy text 'override: {text[:80]}': {str(wrong).lower()}") from None
 
 
 def _read_steps(text: str | None) -> dict[str, int]:

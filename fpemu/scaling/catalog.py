@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -48,7 +47,7 @@ def _mx() -> dict[str, tuple[str, ScaleRule, Any, str]]:
         for mode in (Exponent.FLOOR, Exponent.CEIL, Exponent.EVEN):
             rule = ExponentRule(mode, least=2.0**126)
             found[f"torchao.{name}.{mode.value}"] = ("1x32", rule, to, f"{_AO}, {mode.name}")
-        rule = ExponentRule(Exponent.RCEIL, least=1.0, broken=math.nan)
+        rule = ExponentRule(Exponent.RCEIL, least=1.0, broken=True)
         found[f"torchao.{name}.rceil"] = ("1x32", rule, to, f"{_AO}, RCEIL")
     for bits in (8, 6, 4):
         element = IntegerElement(bits, bits - 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fpemu.cast import Cast, Overflow, Rounding, make_cast
-from fpemu.codes import code_dtype, decode
+from fpemu.codes import code_dtype, decode, dtype_of_bits
 from fpemu.elementwise import Draws, draws_of, run
 from fpemu.errors import InputError
 from fpemu.format import Format
@@ -69,6 +70,10 @@ class FloatElement:
 
     cast: Cast
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.cast, Cast):
+            raise InputError(f"float element {self.cast!r:.40}: no Cast; give FloatElement.of(it)")
+
     @classmethod
     def of(cls, to: str | Format | Cast) -> FloatElement:
         """Return the element of a format (saturating) or of a Cast (as it is)."""
@@ -122,7 +127,10 @@ class FloatElement:
         return plan(verb, self.cast, 32, 32, "scaled").run
 
     def __str__(self) -> str:
-        return str(self.cast)
+        text = str(self.cast)
+        if FloatElement.of(text) == self:  # a format alone is read as one that saturates
+            return text
+        return f"{text}:overflow={self.cast.overflow.value}"
 
 
 @dataclass(frozen=True)
@@ -142,10 +150,11 @@ class IntegerElement:
     symmetric: bool = False
 
     def __post_init__(self) -> None:
-        if not (2 <= self.bits <= 16 and 0 <= self.fraction_bits <= 64):
+        whole = type(self.bits) is int and type(self.fraction_bits) is int
+        if not (whole and 2 <= self.bits <= 16 and 0 <= self.fraction_bits <= 64):
             raise InputError(
-                f"integer element of {self.bits} bits, {self.fraction_bits} of them a fraction: "
-                "bits must be 2 to 16, fraction_bits 0 to 64"
+                f"integer element of {self.bits!r:.20} bits, {self.fraction_bits!r:.20} of them a "
+                "fraction: bits must be an int from 2 to 16, fraction_bits from 0 to 64"
             )
 
     @property
@@ -175,6 +184,7 @@ class IntegerElement:
             low, high = np.float32(self.least) * whole, np.float32(self.max) * whole
             np.clip(scaled, low, high, out=scaled)
         scaled[np.isnan(scaled)] = 0
+        np.add(scaled, np.float32(0), out=scaled)  # integers have no -0
         np.divide(scaled, whole, out=scaled)
 
     def encode(self, scaled: Array, draws: Draws | None) -> Array:
@@ -182,7 +192,7 @@ class IntegerElement:
         self.round(scaled, draws)
         whole = (scaled * np.float32(2**self.fraction_bits)).astype(np.int32)
         mask = np.int32((1 << self.bits) - 1)
-        return (whole & mask).astype(np.uint8 if self.bits <= 8 else np.uint16)
+        return (whole & mask).astype(dtype_of_bits(self.bits))
 
     def decode(self, codes: Array) -> Array:
         """Return the values of codes."""
@@ -214,7 +224,15 @@ class Codebook:
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        table = np.array(self.values, np.float64)
+        if not re.fullmatch(r"\w+", str(self.name)):  # else its text could not be read back
+            raise InputError(f"codebook {self.name!r:.40}: must be called by letters and digits")
+        try:
+            table = np.array(self.values, np.float64)
+            object.__setattr__(self, "values", tuple(map(float, self.values)))
+        except (TypeError, ValueError):
+            raise InputError(
+                f"codebook {self.name!r}: {self.values!r:.40}: must be numbers"
+            ) from None
         rising = 2 <= table.size <= 256 and bool((np.diff(table) > 0).all())
         if not (rising and np.isfinite(table).all() and (table == table.astype(np.float32)).all()):
             raise InputError(

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from fpemu.errors import InputError
+from fpemu.kernels.cpu_hadamard import hadamard_loop
+from fpemu.scaling.layout import axis_of
 
 __all__ = ["TRANSFORMER_ENGINE", "Hadamard"]
 
@@ -55,46 +57,40 @@ class Hadamard:
     def random(cls, size: int = 16, seed: int = 0) -> Hadamard:
         """Return a rotation whose signs are drawn by a seed."""
         plain = cls(size)
+        if type(seed) is not int or seed < 0:
+            raise InputError(f"hadamard seed={seed!r:.40}: must be an int from 0 on")
         drawn = np.random.Generator(np.random.Philox(seed)).bytes(max(plain.size // 8, 1))
         return cls(size, int.from_bytes(drawn, "little") % 2**plain.size)
 
     def rotate(self, x: Array, axis: int = -1) -> Array:
         """Return float32 numbers rotated along an axis, whose length `size` must divide."""
-        groups, shape = self._groups(x, axis)
-        return self._back(self._transformed(groups * self._flips()), shape, axis)
+        return self._turned(x, axis, self._flips(), self._equal())
 
     def restore(self, y: Array, axis: int = -1) -> Array:
         """Return what `rotate` rotated: the rotation's transpose, which is its inverse."""
-        groups, shape = self._groups(y, axis)
-        return self._back(self._transformed(groups) * self._flips(), shape, axis)
+        return self._turned(y, axis, np.ones(self.size, np.float32), self._flips() * self._equal())
 
-    def _groups(self, x: Array, axis: int) -> tuple[Array, tuple[int, ...]]:
-        moved = np.moveaxis(x, axis, -1) if x.ndim else x
+    def _turned(self, x: Array, axis: int, before: Array, after: Array) -> Array:
+        if getattr(x, "dtype", None) != np.float32:
+            raise InputError(f"{type(x).__name__} to rotate: give a float32 NumPy array")
+        moved = np.moveaxis(x, axis_of(x, axis), -1) if x.ndim else x
         length = moved.shape[-1] if moved.ndim else 1
         if length % self.size:
             raise InputError(
                 f"an axis of {length} numbers: a Hadamard rotation takes multiples of {self.size}; "
                 "pad with zeros"
             )
-        return np.ascontiguousarray(moved).reshape(-1, self.size), moved.shape
-
-    def _back(self, groups: Array, shape: tuple[int, ...], axis: int) -> Array:
-        return np.ascontiguousarray(np.moveaxis(groups.reshape(shape), -1, axis))
+        groups = np.ascontiguousarray(moved).reshape(-1, self.size)
+        out = np.empty_like(groups)
+        hadamard_loop(self.size)(groups, before, after, out)
+        return np.ascontiguousarray(np.moveaxis(out.reshape(moved.shape), -1, axis))
 
     def _flips(self) -> Array:
         flipped = [self.signs >> place & 1 for place in range(self.size)]
         return np.where(flipped, np.float32(-1), np.float32(1))
 
-    def _transformed(self, groups: Array) -> Array:
-        """Each group times H / sqrt(size), by sums and differences of halves."""
-        half = 1
-        with np.errstate(all="ignore"):
-            while half < self.size:
-                pairs = groups.reshape(-1, self.size // (2 * half), 2, half)
-                groups = np.stack((pairs[:, :, 0] + pairs[:, :, 1],
-                                   pairs[:, :, 0] - pairs[:, :, 1]), axis=2)  # fmt: skip
-                half *= 2
-            return groups.reshape(-1, self.size) * np.float32(1 / math.sqrt(self.size))
+    def _equal(self) -> Array:
+        return np.full(self.size, 1 / math.sqrt(self.size), np.float32)
 
 
 #: TransformerEngine's rotation of the inputs of weight gradients in NVFP4.

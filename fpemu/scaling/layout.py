@@ -16,6 +16,7 @@ __all__ = ["Block", "Lines", "axis_of", "lay_out"]
 
 Array = np.ndarray[Any, Any]
 
+_MOST = 1 << 24  #: numbers of a tile
 _TEXT = re.compile(r"([1-9]\d{0,8})x([1-9]\d{0,8})")
 _NAMED: dict[str, tuple[int | None, int | None]] = {"tensor": (None, None), "row": (1, None)}
 
@@ -31,6 +32,20 @@ class Block:
 
     rows: int | None
     columns: int | None
+
+    def __post_init__(self) -> None:
+        shape = (self.rows, self.columns)
+        tile = all(type(n) is int and n > 0 for n in shape)
+        if not tile and shape not in _NAMED.values():
+            raise InputError(
+                f"block of {self.rows!r:.20} x {self.columns!r:.20}: must be two ints from 1 on, "
+                "1 and None (a row), or None and None (the tensor)"
+            )
+        if tile and self.rows != 1 and math.prod(map(int, filter(None, shape))) > _MOST:
+            raise InputError(
+                f"block {self!s:.40}: a tile, which an array is filled up to, holds at most "
+                f"{_MOST:,} numbers; give a smaller one, or 'tensor'"
+            )
 
     @classmethod
     def of(cls, text: str) -> Block:
@@ -99,7 +114,10 @@ def lay_out(x: Array, block: Block, axis: int) -> Lines:
         return _whole(moved, block, axis)
     rows, columns = block.rows or 1, block.columns
     if rows > 1 and x.ndim < 2:
-        raise InputError(f"blocks of {block}: need two dimensions, and the array has {x.ndim}")
+        raise InputError(
+            f"blocks of {block}: need two dimensions, and the array has {x.ndim}; take blocks of "
+            "one row"
+        )
     matrix = moved if moved.ndim else moved.reshape(1)
     columns = min(columns, max(matrix.shape[-1], 1)) if rows == 1 else columns
     steps = (*(1,) * (matrix.ndim - 2), rows, columns)[-matrix.ndim :]
@@ -122,13 +140,12 @@ def _whole(moved: Array, block: Block, axis: int) -> Lines:
 
 def axis_of(x: Array, axis: Any) -> int:
     """Return an axis of an array, counted from the front; one that it lacks is an InputError."""
-    if x.ndim == 0:
-        return 0
+    dimensions = max(x.ndim, 1)  # a scalar is a row of one
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not (
-        -x.ndim <= axis < x.ndim
+        -dimensions <= axis < dimensions
     ):
         raise InputError(
             f"axis={axis!r:.40}: the array has {x.ndim} dimensions; give an integer from "
-            f"-{x.ndim} to {x.ndim - 1}"
+            f"-{dimensions} to {dimensions - 1}"
         )
-    return int(axis) % x.ndim
+    return int(axis) % dimensions

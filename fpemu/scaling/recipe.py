@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 
 from fpemu.arrays import check_out, like_input, read_floats
-from fpemu.codes import pack_bits, unpack_bits
+from fpemu.codes import dtype_of_bits, pack_bits, unpack_bits
 from fpemu.errors import InputError
 from fpemu.libraries.library import Library, Place, host_out, library_of
-from fpemu.scaling.elements import Element, draws_for
+from fpemu.scaling.elements import (
+    Codebook,
+    Element,
+    FloatElement,
+    IntegerElement,
+    draws_for,
+)
 from fpemu.scaling.hadamard import Hadamard
 from fpemu.scaling.layout import Block, Lines, axis_of, lay_out
 from fpemu.scaling.pieces import Piece, encode_piece, round_piece, scale_lines, times
@@ -27,7 +33,7 @@ from fpemu.scaling.text import (
     split_text,
 )
 
-__all__ = ["Recipe", "Scaled"]
+__all__ = ["Recipe", "Scaled", "float32_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -85,7 +91,8 @@ class Recipe:
     that of another library, as in `fpemu.round`. axis: along which blocks lie; blocks of several
     rows take them from the dimension before (after the axis has been moved to the end). seed,
     offset, random_bits: for stochastic elements, as in `fpemu.round`; element i is counted in the
-    array with the axis moved to the end. rotation: before all, along the same axis.
+    array with the axis moved to the end and filled up to whole blocks. rotation: before all, along
+    the same axis.
     float64 is refused: real recipes start from float32. NaN, infinity, zeros: as the rule says.
     """
 
@@ -95,6 +102,14 @@ class Recipe:
     element: Element
     note: str = field(default="", compare=False)
     rotation: Hadamard | None = None
+
+    def __post_init__(self) -> None:
+        for name, kinds, way_out in _KINDS:
+            if not isinstance(getattr(self, name), kinds):
+                raise InputError(
+                    f"recipe: {name}={getattr(self, name)!r:.40}: give {way_out}; a whole recipe's "
+                    "text is read by Recipe.of"
+                )
 
     def round(
         self, x: Any, *, axis: int = -1, seed: int | None = None, offset: int = 0,
@@ -114,7 +129,7 @@ class Recipe:
         library = None if type(x) is np.ndarray else library_of(x)
         if library is not None:
             return self._round_foreign(library, x, axis, (seed, offset, random_bits), out, threads)
-        array = _values(x)
+        array = float32_of(x)
         if out is not None:
             check_out(out, array, np.dtype(np.float32))
         draws = draws_for(self.element, seed, offset, random_bits)
@@ -152,8 +167,8 @@ class Recipe:
             drawn = (seed, offset, random_bits)
             return self._quantize_foreign(library, x, axis, drawn, packed, threads)
         draws = draws_for(self.element, seed, offset, random_bits)
-        laid = self._laid(_values(x), axis)
-        codes = np.empty(laid.lines.shape, np.uint8 if self.element.bits <= 8 else np.uint16)
+        laid = self._laid(float32_of(x), axis)
+        codes = np.empty(laid.lines.shape, dtype_of_bits(self.element.bits))
 
         def sink(piece: Piece) -> None:
             encode_piece(piece, self.rule, self.element, codes[piece.place])
@@ -166,18 +181,20 @@ class Recipe:
         return Scaled(self, kept, grid, done.whole, laid.axis, packed)
 
     def dequantize(self, scaled: Scaled) -> Any:
-        """Return the float32 values that codes and scales stand for."""
+        """Return the float32 values that codes and scales stand for.
+
+        Errors: InputError for codes, scales or an axis that no array under this recipe has.
+        """
+        if not isinstance(scaled, Scaled):
+            raise InputError(f"{type(scaled).__name__}: is not what quantize returns; give that")
         library = library_of(scaled.codes)
         if library is not None:
             return self._dequantize_foreign(library, scaled)
-        codes = scaled.codes
-        if scaled.packed:
-            bits, name = self.element.bits, str(self.element)
-            codes = _along(codes, scaled.axis, lambda last: unpack_bits(last, bits, name))
+        codes = self._codes(scaled)
         values = np.asarray(self.element.decode(codes.reshape(-1)), np.float32)
         laid = lay_out(values.reshape(codes.shape), self.block, scaled.axis)
         with np.errstate(all="ignore"):
-            kept = self.rule.kept(scaled.scales.reshape(-1), scaled.tensor_scale)
+            kept = self.rule.kept(self._scales(scaled, laid.grid), scaled.tensor_scale)
         times(self.rule.divides, laid.lines, laid.spread(kept), laid.lines)
         return self._unturned(laid.restored(laid.lines), scaled.axis)
 
@@ -215,11 +232,10 @@ class Recipe:
     def from_json(cls, facts: Mapping[str, Any]) -> Recipe:
         """Read `to_json` back; anything else is an InputError."""
         check_facts(facts, ("name", "block", "rule", "element"), ("rotation",))
-        block, rule = Block.of(str(facts["block"])), parse_rule(str(facts["rule"]))
-        turned = facts.get("rotation")
-        rotation = parse_rotation(str(turned)) if turned else None
-        element = parse_element(str(facts["element"]))
-        return cls(str(facts["name"]), block, rule, element, rotation=rotation)
+        block, rule = Block.of(facts["block"]), parse_rule(facts["rule"])
+        rotation = parse_rotation(facts["rotation"]) if "rotation" in facts else None
+        element = parse_element(facts["element"])
+        return cls(facts["name"], block, rule, element, rotation=rotation)
 
     def _parts(self) -> dict[str, str]:
         parts = {"block": str(self.block), "rule": rule_text(self.rule)}
@@ -236,6 +252,23 @@ class Recipe:
 
     def _unturned(self, result: Array, axis: int) -> Array:
         return self.rotation.restore(result, axis) if self.rotation else result
+
+    def _codes(self, scaled: Scaled) -> Array:
+        """The codes of a Scaled, one each."""
+        bits, name, codes = self.element.bits, str(self.element), scaled.codes
+        wanted = np.uint8 if bits <= 8 else np.uint16
+        _expect("codes", codes, np.dtype(wanted))
+        axis = axis_of(codes, scaled.axis)
+        if not scaled.packed or bits >= 8:
+            return np.asarray(codes)
+        return _along(codes, axis, lambda last: unpack_bits(last, bits, name))
+
+    def _scales(self, scaled: Scaled, grid: tuple[int, ...]) -> Array:
+        """The scales of a Scaled, flat; loops read one for each line, so there must be as many."""
+        _expect("scales", scaled.scales, np.dtype(self.rule.stored), grid)
+        if isinstance(self.rule, TwoLevel) and not isinstance(scaled.tensor_scale, np.float32):
+            raise InputError(f"tensor_scale={scaled.tensor_scale!r:.40}: must be a np.float32")
+        return np.asarray(scaled.scales).reshape(-1)
 
     # --- arrays of other libraries -----------------------------------------------------------
 
@@ -278,6 +311,25 @@ class Recipe:
         return library.from_numpy(found, scaled.codes)
 
 
+#: What the parts of a recipe are.
+_KINDS: tuple[tuple[str, Any, str], ...] = (
+    ("name", str, "text"),
+    ("block", Block, "a Block, as Block.of('1x32')"),
+    ("rule", ScaleRule, "a rule, as ExponentRule()"),
+    ("element", FloatElement | IntegerElement | Codebook, "an element, as FloatElement.of('fp4')"),
+    ("rotation", Hadamard | None, "a Hadamard, or None"),
+)
+
+
+def _expect(what: str, array: Any, dtype: np.dtype[Any], shape: Any = None) -> None:
+    """Refuse a part of a Scaled that is not as `quantize` makes it."""
+    is_array = isinstance(array, np.ndarray | np.generic)
+    if not is_array or array.dtype != dtype or (shape is not None and array.shape != shape):
+        found = f"{array.dtype} of shape {array.shape}" if is_array else type(array).__name__
+        of_shape = "" if shape is None else f" of shape {shape}"
+        raise InputError(f"{what}: {found}; this recipe's are {dtype}{of_shape}, from quantize")
+
+
 def _memory(laid: Lines, x: Array, out: Array | None) -> Array:
     """Where results go: to `out` if it lies as the lines do, to lines that are a copy, or anew."""
     if not np.may_share_memory(laid.lines, x):
@@ -296,7 +348,8 @@ def _along(array: Array, axis: int, change: Callable[[Array], Array]) -> Array:
     return np.ascontiguousarray(np.moveaxis(change(np.moveaxis(array, axis, -1)), -1, axis))
 
 
-def _values(x: Any) -> Array:
+def float32_of(x: Any) -> Array:
+    """Return an array of float32 or narrower floats as float32; others are an InputError."""
     array, given = read_floats(x)
     if given == np.float64:
         raise InputError(

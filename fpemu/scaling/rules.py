@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fpemu.codes import decode, encode
+from fpemu.errors import InputError
 from fpemu.kernels.cpu_blocks import exponent_loop
 from fpemu.scaling.elements import Element
 
@@ -26,6 +27,7 @@ Array = np.ndarray[Any, Any]
 
 _FLT_MAX = np.float32(np.finfo(np.float32).max)
 _ONE = np.float32(1)
+_MARGIN = 126  #: binades: 2^margin and its reciprocal are float32
 
 
 class Scales(NamedTuple):
@@ -68,8 +70,9 @@ class Exponent(Enum):
 class ExponentRule(_OneLevel):
     """A power of two for each block, kept as an E8M0 code; NaN in, NaN scale (0xFF) out.
 
-    least: what code 0, 2^-127, multiplies by: 2^127, unless a system has another. broken: what
-    code 255, NaN, multiplies by; the values are NaN whatever it is.
+    least: what code 0, 2^-127, multiplies by: 2^127, unless a system has another. broken: whether
+    code 255, NaN, multiplies by NaN and not by 0; the values are NaN in either case, the codes of
+    the elements are not.
     """
 
     divides: ClassVar[bool] = False
@@ -78,7 +81,11 @@ class ExponentRule(_OneLevel):
 
     mode: Exponent = Exponent.FLOOR
     least: float = 2.0**127
-    broken: float = 0.0
+    broken: bool = False
+
+    def __post_init__(self) -> None:
+        _check("exponent", "mode", self.mode, isinstance(self.mode, Exponent), "an Exponent")
+        _check_positive("exponent", "least", self.least)
 
     def scales(self, amax: Array, element: Element, whole: np.float32) -> Scales:
         """Return the scales of blocks with these largest magnitudes."""
@@ -116,6 +123,14 @@ class AmaxRule(_OneLevel):
     divides: bool = False
     added: float = 0.0
 
+    def __post_init__(self) -> None:
+        margin = type(self.margin) is int and abs(self.margin) <= _MARGIN
+        _check("amax", "margin", self.margin, margin, f"an int from -{_MARGIN} to {_MARGIN}")
+        for name in ("least", "added"):
+            _check_positive("amax", name, getattr(self, name), or_zero=True)
+        if self.zero is not None:
+            _check_positive("amax", "zero", self.zero)
+
     def scales(self, amax: Array, element: Element, whole: np.float32) -> Scales:
         """Return the scales of blocks with these largest magnitudes."""
         top = np.maximum(amax, np.float32(self.least)) + np.float32(self.added)
@@ -126,7 +141,9 @@ class AmaxRule(_OneLevel):
             scale = np.where((amax == 0) | np.isinf(amax), np.float32(self.zero), scale)
             scale = np.where(np.isinf(scale), _FLT_MAX, scale)
         if self.power_of_two:
-            scale = (scale.view(np.uint32) & np.uint32(0xFF800000)).view(np.float32)
+            down = (scale.view(np.uint32) & np.uint32(0xFF800000)).view(np.float32)
+            # which makes NaN infinite, as TransformerEngine's does; torchao's log2 keeps it
+            scale = np.where(np.isnan(scale), scale, down) if self.wide else down
         kept = scale if self.divides else _ONE / scale
         return Scales(scale, kept, kept)
 
@@ -159,6 +176,10 @@ class FixedRule(_OneLevel):
 
     scale: float = 1.0
     inverse: bool = False
+
+    def __post_init__(self) -> None:
+        # Keras comes to a scale of 0, of numbers below 2^-119
+        _check_positive("fixed", "scale", self.scale, or_zero=self.inverse)
 
     @property
     def divides_first(self) -> bool:
@@ -212,6 +233,18 @@ class TwoLevel:
         return whole * block if self.clamped else block * (_ONE / whole)
 
 
+def _check(rule: str, name: str, value: object, good: bool, must: str) -> None:
+    if not good:
+        raise InputError(f"{rule}: {name}={value!r:.40}: must be {must}")
+
+
+def _check_positive(rule: str, name: str, value: Any, or_zero: bool = False) -> None:
+    """Refuse what is no finite float32 above 0: every scale would be NaN, or a NaN's."""
+    number = isinstance(value, float | int | np.floating) and not isinstance(value, bool)
+    good = number and (2.0**-149 <= value <= float(_FLT_MAX) or (or_zero and value == 0))
+    _check(rule, name, value, good, f"a float32 above 0{', or 0' if or_zero else ''}")
+
+
 ScaleRule = ExponentRule | AmaxRule | FixedRule | TwoLevel
 
 _FORMAT = "float8_e4m3fn"
@@ -223,10 +256,10 @@ _POWERS = np.array([*(2.0 ** (code - 127) for code in range(255)), math.nan], np
 
 
 @cache
-def _inverses(least: float, broken: float) -> Array:
+def _inverses(least: float, broken: bool) -> Array:
     """What each E8M0 code multiplies by."""
-    powers = [least, *(math.ldexp(1, 127 - code) for code in range(1, 255)), broken]
-    return np.array(powers, np.float32)
+    powers = [least, *(math.ldexp(1, 127 - code) for code in range(1, 255))]
+    return np.array([*powers, math.nan if broken else 0.0], np.float32)
 
 
 # --- exponents of two, from the bits of amax -----------------------------------------------------
@@ -249,7 +282,7 @@ def _of_amax(added: int, element: Element) -> _Exponents:
 
 
 def _even(element: Element) -> _Exponents:
-    return _of_amax(1 << (22 - element.mantissa_bits), element)
+    return _of_amax((1 << 23) >> (element.mantissa_bits + 1), element)
 
 
 def _fit(element: Element) -> _Exponents:

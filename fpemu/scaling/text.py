@@ -8,10 +8,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from enum import Enum
 from typing import Any
 
@@ -41,13 +40,13 @@ RULES: dict[str, type[ScaleRule]] = {
 }
 
 _RULE = re.compile(r"(\w+)(?:\(([^()]*)\))?")
-_INTEGER = re.compile(r"int(\d{1,2})(?:\.(\d{1,2}))?(:symmetric)?")
+_INTEGER = re.compile(r"int(\d{1,2})(?:\.(\d{1,2}))?(:symmetric)?", re.ASCII)
 _BOOK = re.compile(r"(\w+)\[([^\[\]]*)\]")
 _HADAMARD = "hadamard"
 _RECIPE = re.compile(
     rf"\s*(\S+)\s+(\w+(?:\([^()]*\))?)\s+(\S.*?)(?:\s+({_HADAMARD}(?:\([^()]*\))?))?\s*"
 )
-_WORDS = {"none": None, "true": True, "false": False}
+_WORDS = {"true": True, "false": False}
 
 
 def rule_text(rule: ScaleRule) -> str:
@@ -65,7 +64,7 @@ def _record_text(name: str, record: Any) -> str:
     changed = [
         f"{fact.name}={_shown(getattr(record, fact.name))}"
         for fact in fields(record)
-        if not _same(getattr(record, fact.name), fact.default)
+        if getattr(record, fact.name) != fact.default
     ]
     return f"{name}({', '.join(changed)})" if changed else name
 
@@ -108,14 +107,17 @@ def parse_rotation(text: str) -> Hadamard:
 def _facts(name: str, text: str, kind: Any) -> dict[str, Any]:
     """Read the facts of a record, as `_record_text` writes them."""
     defaults = {fact.name: fact.default for fact in fields(kind)}
+    optional = {fact.name for fact in fields(kind) if "None" in str(fact.type)}
     given: dict[str, Any] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         key, _, value = part.partition("=")
+        if key in given:
+            raise InputError(f"{name}: {key} is given twice; give it once")
         if key not in defaults:
             hint = did_you_mean(key, tuple(defaults))
             known = ", ".join(defaults)
             raise InputError(f"{name}: unknown fact {key!r}; {hint}facts: {known}")
-        given[key] = _read(f"{name}: {key}", value.strip(), defaults[key])
+        given[key] = _read(f"{name}: {key}", value.strip(), defaults[key], key in optional)
     return given
 
 
@@ -150,22 +152,19 @@ def _shown(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else repr(value)
 
 
-def _same(value: Any, default: Any) -> bool:
-    both_nan = isinstance(value, float) and math.isnan(value) and math.isnan(default or 0)
-    return default is not MISSING and (value == default or both_nan)
-
-
-def _read(what: str, text: str, default: Any) -> Any:
-    """A value of its default's type; a fact that may be none says so."""
+def _read(what: str, text: str, default: Any, optional: bool) -> Any:
+    """A value of its default's type, or none where a fact may be that."""
     if isinstance(default, Enum):
         known = [one.value for one in type(default)]
         if text not in known:
             hint = did_you_mean(text, known)
             raise InputError(f"{what}={text!r}: {hint}give one of {', '.join(known)}")
         return type(default)(text)
-    if isinstance(default, bool) or text == "none":
-        if text not in _WORDS or isinstance(default, bool) is (text == "none"):
-            raise InputError(f"{what}={text!r}: must be true or false")
+    if optional and text == "none":
+        return None
+    if isinstance(default, bool):
+        if text not in _WORDS:
+            raise InputError(f"{what}={text!r:.40}: must be true or false")
         return _WORDS[text]
     if isinstance(default, int):
         return _whole(what, text)
@@ -192,3 +191,6 @@ def check_facts(
     """Refuse facts of a JSON object that are missing or unknown; more: those that may lack."""
     if not isinstance(facts, Mapping) or set(facts) - set(more) != set(known):
         raise InputError(f"{facts!r:.80}: is no recipe; its facts are {', '.join(known)}")
+    for name, fact in facts.items():
+        if not isinstance(fact, str):
+            raise InputError(f"{name}={fact!r:.40}: must be text, as every fact of a recipe is")

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from fpemu.cast import Cast
 from fpemu.errors import InputError
 from fpemu.policies import Rule
+from fpemu.torch.accumulate import doubts
 from fpemu.torch.conversions import CASTS, CONVERSIONS
 from fpemu.torch.edges import changed, gradient_as, joined
 from fpemu.torch.names import (
@@ -26,6 +27,8 @@ from fpemu.torch.names import (
     operation_of,
 )
 from fpemu.torch.onednn import without_onednn
+from fpemu.torch.operands import Work
+from fpemu.torch.products import MULTIPLY, Product
 from fpemu.torch.promotion import Scan, scan
 from fpemu.torch.state import Decision, State
 from fpemu.torch.transparent import transparent
@@ -58,6 +61,7 @@ class CallMode(TorchFunctionMode):
         self._plans: dict[Any, Call] = {}
         self._operations: dict[str, str] = {}  # a function's name -> the policy's
         self._running: Any = None
+        self._recurrent = False  #: whether the steps of a recurrent layer run
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -167,6 +171,8 @@ class CallMode(TorchFunctionMode):
             self._operations[name] = operation
         decision = state.decision(operation)
         if decision.rule is Rule.KEEP:
+            if decision.products is not None:
+                return self._kept(func, operation, decision, args, kwargs)
             return func(*self._joined(args, kwargs, 0), **kwargs)
         return _RULES[decision.rule](self, func, operation, decision, args, kwargs)
 
@@ -175,6 +181,8 @@ class CallMode(TorchFunctionMode):
     ) -> Any:
         state, result = self.state, decision.result
         args, kwargs = self._changed(args, kwargs, partial(self._lowered, decision))
+        if decision.rule is Rule.LOWER and decision.products is not None:
+            func = self._accumulating(func, name, decision, result, args)
         if result == decision.activation == decision.weight == decision.gradient:
             return func(*args, **kwargs)
         framed, frame = state.framed, state.frame
@@ -187,6 +195,76 @@ class CallMode(TorchFunctionMode):
             return out
         gradient = decision.gradient
         return _map(out, lambda x: gradient_as(state, x, gradient) if x.requires_grad else x)
+
+    def _kept(
+        self, func: Call, name: str, decision: Decision, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """A matrix product of narrow operands, which keeps their format; others are left alone."""
+        formats = [self.state.tags.of(x) for x in args if isinstance(x, Tensor)]
+        narrow = [one for one in formats if one is not None]
+        if narrow and len(narrow) == len(formats):
+            result = self.state.result_format(narrow)
+            func = self._accumulating(func, name, decision, result, args)
+        return func(*self._joined(args, kwargs, 0), **kwargs)
+
+    def _accumulating(
+        self, func: Call, name: str, decision: Decision, result: Cast | None, args: Any
+    ) -> Call:
+        """What to call for a product whose operands need no recipe, but that is added up by one."""
+        called = operation_of(getattr(func, "__name__", name), ())
+        if called not in MULTIPLY:
+            self.state.not_emulated[
+                f"{called}: no accumulator reaches its products, which float32 adds up; write them "
+                "as matmul"
+            ] = None
+            return func
+        if any(isinstance(x, Tensor) and x.dtype is not torch.float32 for x in args):
+            return func
+        assert decision.products is not None
+        work = Work(self.state, decision.products, "", result, False, False)
+
+        def multiply(a: Tensor, b: Tensor, added: Tensor | None) -> Tensor:
+            return Product.apply(a, b, added, work)  # type: ignore[no-untyped-call, no-any-return]
+
+        return partial(MULTIPLY[called], multiply)
+
+    def _scaled(
+        self, func: Call, name: str, decision: Decision, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """A matrix product whose operands have recipes; the weight comes as it is."""
+        state = self.state
+        called = operation_of(getattr(func, "__name__", name), ())
+        if called not in MULTIPLY or self._recurrent:
+            state.not_emulated[_unreached(called, self._recurrent, decision.activation)] = None
+            return self._lower(func, name, decision, args, kwargs)
+        if any(isinstance(x, Tensor) and x.dtype is not torch.float32 for x in args):
+            return func(*args, **kwargs)
+        return MULTIPLY[called](partial(self._multiply, decision, called), *args, **kwargs)
+
+    def _multiply(
+        self, decision: Decision, name: str, a: Tensor, b: Tensor, added: Tensor | None
+    ) -> Tensor:
+        state = self.state
+        assert decision.products is not None
+        learns, again = torch.is_grad_enabled(), state.in_backward()
+        weight = b._base if b._base is not None else b  # linear multiplies by a view
+        layer = state.layers.of(weight, state.module, name) if decision.products.delays else ""
+        work = Work(state, decision.products, layer, decision.result, learns, again)
+        plain = decision.products.x is None and decision.products.accumulate is not None
+        if plain or not isinstance(a, torch.nn.Parameter):
+            a = self._as(decision.activation, a)
+        products = decision.products
+        if (doubt := doubts(products)) is not None:
+            state.not_emulated[doubt] = None
+        if products.w is None and products.accumulate is not None:
+            b = self._lowered(decision, b)  # as it is, it has no format of a chip's
+        elif name != "linear" and not isinstance(weight, torch.nn.Parameter):
+            b = self._as(decision.activation, b)
+        added = None if added is None else self._lowered(decision, added)
+        out = Product.apply(a, b, added, work)  # type: ignore[no-untyped-call]
+        if not state.inside:
+            state.end_forward()
+        return out  # type: ignore[no-any-return]
 
     def _lowered(self, decision: Decision, x: Tensor) -> Tensor:
         weight = decision.weight
@@ -246,8 +324,12 @@ class CallMode(TorchFunctionMode):
         decision = self.state.decision(f"{name}_cell")  # CUDA lists those, and casts all of it
         if decision.rule is Rule.LOWER:
             args, kwargs = self._changed(args, kwargs, partial(self._lowered, decision))
-        with self, without_onednn():
-            return steps(*args, **kwargs)
+        self._recurrent = True
+        try:
+            with self, without_onednn():
+                return steps(*args, **kwargs)
+        finally:
+            self._recurrent = False
 
     def _norm(self, func: Call, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         """rms_norm is made of others, between casts to float32 and back that a half tensor has."""
@@ -304,12 +386,22 @@ class CallMode(TorchFunctionMode):
 
 _RULES = {
     Rule.LOWER: CallMode._lower,
+    Rule.SCALED: CallMode._scaled,
     Rule.FLOAT32: CallMode._float32,
     Rule.FLOAT32_RESULT: CallMode._float32_result,
     Rule.FLOAT32_INSIDE: CallMode._float32_inside,
     Rule.WIDEST: CallMode._widest,
     Rule.BANNED: CallMode._banned,
 }
+
+
+def _unreached(name: str, recurrent: bool, base: Cast | None) -> str:
+    what, out = (
+        ("a recurrent layer's steps", "write them as modules of linear layers")
+        if recurrent
+        else (name, "write them as matmul")
+    )
+    return f"{what}: recipes do not reach its products, which run in {base or 'float32'}; {out}"
 
 
 def _padding(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> str:

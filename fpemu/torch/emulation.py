@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -11,10 +12,12 @@ import torch
 
 from fpemu.cast import Cast
 from fpemu.errors import InputError
-from fpemu.policies import Policy, check_operations, find_policy, in_torch
+from fpemu.policies import Policy, Products, check_operations, find_policy, in_torch
 from fpemu.policies.in_torch import left_out
+from fpemu.scaling import Delayed, Recipe
 from fpemu.torch.calls import CallMode
 from fpemu.torch.dispatch import DispatchMode
+from fpemu.torch.inplace import Draws
 from fpemu.torch.modules import Modules
 from fpemu.torch.names import known_operations
 from fpemu.torch.optimizers import Optimizers
@@ -37,11 +40,12 @@ _entered = _Entered()
 
 
 def emulate(
-    policy: Policy | str,
+    policy: Policy | Products | Recipe | Delayed | str,
     *,
     model: torch.nn.Module | None = None,
     device: str | torch.device | None = None,
     seed: int | None = None,
+    accumulate: Any = None,
 ) -> Emulation:
     """Return a context in which PyTorch computes as if tensors had a policy's formats.
 
@@ -53,12 +57,17 @@ def emulate(
     ...     print(y.dtype, emulation.format(y), emulation.format(y.softmax(-1)))
     torch.float32 float16 float32
 
-    policy: what `fpemu.policies.find_policy` reads: a name, a name with changes, or a Policy.
+    policy: what `fpemu.policies.find_policy` reads: a name, a name with changes, a Policy; or a
+        recipe of `fpemu.scaling`, its name or text, for the operands of every matrix product.
     model: whose weights, inputs and outputs the policy is about, and whose modules it names;
         unless given, the outermost module that is called.
     device: "cpu" or "cuda", whose kernels to follow where they round differently; unless given,
         what the policy's name says, or "cuda".
-    seed: for policies with stochastic casts.
+    seed: for policies with stochastic casts; recipes that round stochastically take PyTorch's
+        own (`torch.initial_seed()`) unless it is given.
+    accumulate: what adds up the products of matrix products, in place of the policy's: a chip
+        ("hopper", "H100", "hopper(promote=128)", a `fpemu.tensorcore.Chip`), a format that every
+        partial sum is rounded to ("float16"), a `fpemu.arithmetic.Accumulation`; None: float32.
 
     Inside, all tensors stay ordinary float32 tensors; each carries a format, which `format` tells.
     Forward and backward passes and optimizers' steps are emulated, so all of them belong inside;
@@ -66,7 +75,7 @@ def emulate(
     alone. Real half tensors, sparse and quantized ones, and tensors without memory (meta) are an
     InputError where a format would be needed. See docs/emulate.md.
     """
-    return Emulation(policy, model=model, device=device, seed=seed)
+    return Emulation(policy, model=model, device=device, seed=seed, accumulate=accumulate)
 
 
 def _eager() -> Any:
@@ -94,15 +103,17 @@ class Emulation:
 
     def __init__(
         self,
-        policy: Policy | str,
+        policy: Policy | Products | Recipe | Delayed | str,
         *,
         model: torch.nn.Module | None = None,
         device: str | torch.device | None = None,
         seed: int | None = None,
+        accumulate: Any = None,
     ) -> None:
         if model is not None and not isinstance(model, torch.nn.Module):
             raise InputError(f"model of {type(model)}: give a torch.nn.Module, or leave it out")
-        found = find_policy(policy)
+        self._accumulate = accumulate
+        found = self._found(policy)
         self.policy = in_torch(found)
         check_operations(self.policy, known_operations())
         self._state = State(self.policy, seed)
@@ -120,6 +131,10 @@ class Emulation:
         )
         self._depth = 0
         self._eagerly: Any = None
+
+    def _found(self, policy: Policy | Products | Recipe | Delayed | str) -> Policy:
+        found = find_policy(policy)
+        return found if self._accumulate is None else found.accumulating(self._accumulate)
 
     def __repr__(self) -> str:
         return f"<Emulation of {self.policy.name!r} at step {self._state.step}>"
@@ -195,9 +210,60 @@ class Emulation:
         """What ran so far and is rounded at its edges only, with the reason and a way out."""
         return list(self._state.not_emulated)
 
+    # --- delayed scaling, and files ---------------------------------------------------------
+
+    @property
+    def delayed(self) -> dict[str, dict[str, Delayed]]:
+        """The states of delayed scaling for the next step: layer -> operand -> Delayed.
+
+        >>> import torch
+        >>> from fpemu.torch import emulate
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 2))
+        >>> with emulate("te.delayed") as emulation:
+        ...     y = model(torch.full((1, 4), 7.0))
+        ...     print(emulation.delayed["0"]["x"].scale)
+        64.0
+
+        A layer goes by the name of its weight, without ".weight"; operands are x and w of the
+        forward pass, and dy. States go on by a step where the outermost module returns, and
+        where a backward pass ends; passes without gradients change none.
+        """
+        return self._state.delays.states()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a run that goes on needs beside the model's and the optimizer's own.
+
+        >>> import json
+        >>> from fpemu.torch import emulate
+        >>> json.dumps(emulate("te.delayed").state_dict())
+        '{"step": 0, "seed": null, "drawn": 0, "delayed": {}}'
+
+        JSON-ready, and for `torch.save`: the step, the seed and how much was drawn of its bits, and
+        the states of delayed scaling. Take it between steps, where no pass is under way.
+        """
+        draws = self._state.draws
+        return {"step": self.step, "seed": draws.seed, "drawn": draws.offset,
+                "delayed": self._state.delays.to_json()}  # fmt: skip
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned, of an emulation of the same policy.
+
+        Errors: InputError for anything else.
+        """
+        known = ("step", "seed", "drawn", "delayed")
+        if not isinstance(state, Mapping) or set(state) != set(known):
+            raise InputError(f"{state!r:.80}: is not what state_dict gives: {', '.join(known)}")
+        for name in ("step", "drawn"):
+            if type(state[name]) is not int or state[name] < 0:
+                raise InputError(f"state {name}={state[name]!r:.40}: must be an int from 0")
+        draws = Draws(state["seed"])
+        self._state.delays.load_json(state["delayed"])
+        self._state.draws, draws.offset = draws, state["drawn"]
+        self._state.go_to(state["step"])
+
     # --- changes -----------------------------------------------------------------------------
 
-    def change(self, policy: Policy | str) -> None:
+    def change(self, policy: Policy | Products | Recipe | Delayed | str) -> None:
         """Go on under a policy that differs from this one in its overrides alone.
 
         >>> import torch
@@ -214,7 +280,7 @@ class Emulation:
         emulation its `model`, or change before the model is called. Errors: InputError for a
         policy that differs in more, or whose overrides name operations that nobody knows.
         """
-        found = in_torch(find_policy(policy))
+        found = in_torch(self._found(policy))
         plain = found.replace(name=self.policy.name, overrides=self.policy.overrides)
         if plain != self.policy:
             raise InputError(

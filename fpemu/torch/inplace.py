@@ -10,15 +10,17 @@ import torch
 from fpemu.cast import Cast, Rounding
 from fpemu.emulate import round
 from fpemu.errors import InputError
+from fpemu.scaling import FloatElement
+from fpemu.scaling.elements import Element
 
-__all__ = ["Draws", "round_into", "rounded"]
+__all__ = ["SMALL", "Draws", "array_of", "round_into", "rounded"]
 
 #: A cast that PyTorch has as well, with the processor's instructions for it: a third of the time.
 #: Numbers are the same, and a NaN's sign; other bits of a NaN are not.
 _OWN = {Cast("float16"): torch.float16}
 
 #: Smaller arrays are rounded by the calling thread in any case.
-_SMALL = 1 << 16
+SMALL = 1 << 16
 
 
 class Draws:
@@ -39,6 +41,17 @@ class Draws:
         self.offset += count
         return {"seed": self.seed, "offset": self.offset - count}
 
+    def recipe_options(self, element: Element, count: int) -> dict[str, Any]:
+        """What a recipe is to be told; without a seed, bits come from PyTorch's own.
+
+        The systems that round so take their bits from the framework's generator, too.
+        """
+        if not isinstance(element, FloatElement):
+            return {}
+        if self.seed is None and element.cast.rounding is Rounding.STOCHASTIC:
+            self.seed = torch.initial_seed()
+        return self.options(element.cast, count)
+
 
 def round_into(source: torch.Tensor, cast: Cast, out: torch.Tensor, draws: Draws) -> None:
     """Write a float32 (or float64) tensor's rounded numbers to another of its shape, or itself."""
@@ -53,15 +66,15 @@ def round_into(source: torch.Tensor, cast: Cast, out: torch.Tensor, draws: Draws
         there: Any = out.detach()
         round(source.detach(), cast, out=there, **draws.options(cast, count))
         return
-    x = _array(source)
-    y = x if out is source else _array(out)
+    x = array_of(source)
+    y = x if out is source else array_of(out)
     if not x.flags.c_contiguous:  # as channels_last: dense, in another order
         order = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
         same = y is x
         x = x.transpose(order)
         y = x if same else y.transpose(order)
     options = draws.options(cast, count)
-    round(x, cast, out=y, threads=None if count < _SMALL else torch.get_num_threads(), **options)
+    round(x, cast, out=y, threads=None if count < SMALL else torch.get_num_threads(), **options)
 
 
 def rounded(source: torch.Tensor, cast: Cast, draws: Draws) -> torch.Tensor:
@@ -71,7 +84,8 @@ def rounded(source: torch.Tensor, cast: Cast, draws: Draws) -> torch.Tensor:
     return out
 
 
-def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Return a CPU tensor's numbers as an array of the same memory."""
     try:
         return tensor.detach().numpy()
     except (TypeError, RuntimeError, NotImplementedError):

@@ -10,7 +10,7 @@ import torch
 from torch.nn.modules import module as hooks
 
 from fpemu.cast import Cast
-from fpemu.policies import Policy
+from fpemu.policies import Policy, Products
 from fpemu.torch.edges import changed
 from fpemu.torch.state import State, format_or_none
 
@@ -66,7 +66,7 @@ class Modules:
             handle.remove()
         self._handles.clear()
         self._running.clear()
-        self.state.module = None
+        self.state.module, self.state.inside = None, False
 
     def owners(self) -> dict[int, str]:
         """The name of the module that holds each parameter, by the parameter's identity."""
@@ -85,7 +85,9 @@ class Modules:
         if not self._running and module not in self._names:
             self._name(module)
         self._running.append((module, self.state.module))
+        self.state.inside = True
         self.state.module = self._names.get(module, self.state.module)
+        self.state.layers.begin(self.state.module)
         self._adopt(module)
         if outermost and self._inputs is not None:
             return self._cast(args, self._inputs)
@@ -98,6 +100,9 @@ class Modules:
             last, self.state.module = self._running.pop()
             if last is module:
                 break
+        if not self._running:
+            self.state.inside = False
+            self.state.end_forward()
         if self._outputs is not None and self._is_model(module) and output is not None:
             return self._cast(output, self._outputs)
         return None
@@ -115,6 +120,7 @@ class Modules:
     def _name(self, root: Module) -> None:
         for name, module in root.named_modules():
             self._names.setdefault(module, name)
+        self.state.layers.add(root)
 
     # --- numbers -------------------------------------------------------------------------------
 
@@ -156,6 +162,9 @@ class Modules:
 
 def _about_modules(policy: Policy) -> bool:
     whole = (policy.parameters, policy.inputs, policy.outputs)
-    return any(cast is not None for cast in whole) or any(
-        override.module is not None for override in policy.overrides
+    delays = [policy.products, *(override.to for override in policy.overrides)]
+    return (
+        any(cast is not None for cast in whole)
+        or any(override.module is not None for override in policy.overrides)
+        or any(isinstance(found, Products) and found.delays for found in delays)
     )

@@ -13,8 +13,11 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from fpemu.cast import Cast, Rounding
-from fpemu.policies import Policy, Rule
+from fpemu.policies import Policy, Products, Rule
+from fpemu.policies.products import MULTIPLIES
+from fpemu.torch.delays import Delays
 from fpemu.torch.inplace import Draws, round_into, rounded
+from fpemu.torch.layers import Layers
 from fpemu.torch.promotion import wider
 from fpemu.torch.tags import Tags, storage_of
 
@@ -31,6 +34,7 @@ class Decision(NamedTuple):
     weight: Cast | None
     result: Cast | None
     gradient: Cast | None
+    products: Products | None = None  #: what rounds the operands of a product, or adds it up
 
 
 class _Weight(NamedTuple):
@@ -58,10 +62,13 @@ class State:
         self.tags = Tags()
         self.blanks = Tags()  #: zeros that the backward pass made and has not written to yet
         self.draws = Draws(seed)
+        self.delays = Delays()
         self.off = 0  #: above 0, operations are left alone
         self.framed = False  #: whether narrow results have the format `frame`, not their inputs'
         self.frame: Cast | None = None
         self.module: str | None = None
+        self.inside = False  #: whether any module runs
+        self.layers = Layers()
         self.not_emulated: dict[str, None] = {}
         self.reading: dict[int, weakref.ref[Tensor]] = {}  #: parameters that are read narrow
         self.quiet = False  #: in an optimizer's step on float32 alone
@@ -145,6 +152,12 @@ class State:
         finally:
             self.off -= 1
 
+    def end_forward(self) -> None:
+        """The outermost module has returned: delayed scaling goes on by a step."""
+        if not self.in_backward():  # there, a checkpoint computes once more what has counted
+            self.delays.end_forward()
+            self.layers.begin(None)
+
     # --- what the policy says ----------------------------------------------------------------
 
     def decision(self, operation: str) -> Decision:
@@ -156,7 +169,13 @@ class State:
 
     def _decide(self, operation: str, module: str | None) -> Decision:
         now = self.now
+        products = now.scaling(operation, module)
+        if products is not None:
+            base, result = format_or_none(now.compute), now.result_cast(operation, module)
+            return Decision(Rule.SCALED, base, base, format_or_none(result), base, products)
+        own = now.products.accumulate if now.products and operation in MULTIPLIES else None
         return Decision(
+            products=None if own is None else Products(None, accumulate=own),
             rule=now.rule(operation, module),
             activation=format_or_none(now.cast("activation", operation, module)),
             weight=format_or_none(now.cast("weight", operation, module)),

@@ -206,8 +206,9 @@ def test_update_ratio_draws_shares_and_guides() -> None:
 
 def test_qsnr_by_crest_draws_medians_and_spread() -> None:
     x = np.random.default_rng(8).normal(size=(400, 32)).astype(np.float32)
-    found = compute.qsnr_by_crest(x, rules=["ceil", "floor"])
+    found = compute.qsnr_by_crest(x, ["mxfp8.fit", "mxfp8"])
     ax = plots.qsnr_by_crest(found)
+    assert [text.partition(":")[0] for text in legend(ax)[:2]] == ["mxfp8.fit", "mxfp8"]
     middle = (found.edges[:-1] + found.edges[1:]) / 2
     for row, line in enumerate(ax.lines):
         np.testing.assert_array_equal(line.get_xdata(), middle)
@@ -218,6 +219,8 @@ def test_qsnr_by_crest_draws_medians_and_spread() -> None:
     heights = ax.patches[0].get_data().values  # type: ignore[attr-defined]
     np.testing.assert_allclose(heights / heights.max(), found.blocks / found.blocks.max())
     assert ax.get_title(loc="left") == "QSNR of blocks of 32 in float8_e4m3fn"
+    other = plots.qsnr_by_crest(x, ["mxfp8", "nvfp4"])
+    assert other.get_title(loc="left") == "QSNR of blocks of 32"
 
 
 def test_staircase_draws_corners_and_errors() -> None:

@@ -23,6 +23,7 @@ from fpemu.analysis.updates import update_tally
 from fpemu.errors import InputError
 from fpemu.kernels.bucket import EDGES
 from fpemu.rounding import round_exact
+from fpemu.scaling import find_recipe
 
 SCALES = {0: 2.0**16, 10: 2.0**13, 20: 2.0**13}  # a loss scale by step
 
@@ -443,25 +444,28 @@ def test_updates_are_counted_by_their_ratio() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "block", "rule", "level"),
+    ("recipe", "level"),
     [  # arXiv 2510.25602, figure 4b, and the same rules on Gaussian data by another script
-        ("float8_e4m3fn", 32, "ceil", 31.52),
-        ("float8_e4m3fn", 32, "floor", 30.65),
-        ("float6_e2m3fn", 32, "ceil", 30.96),
-        ("float4_e2m1fn", 32, "ceil", 18.76),
-        ("float4_e2m1fn", 16, "e4m3", 20.44),
+        ("mxfp8.fit", 31.52),
+        ("mxfp8", 30.65),
+        ("mxfp6_e2m3.fit", 30.96),
+        ("mxfp4.fit", 18.76),
+        ("nvfp4", 20.44),
     ],
 )
-def test_published_levels_of_blocks(to: str, block: int, rule: str, level: float) -> None:
+def test_published_levels_of_blocks(recipe: str, level: float) -> None:
     x = np.random.default_rng(4).normal(size=(4096, 64)).astype(np.float32)
-    found = compute.qsnr_by_crest(x, to=to, block=block, rules=rule)
+    found = compute.qsnr_by_crest(x, recipe)
     assert found.overall[0] == pytest.approx(level, abs=0.12)
+    assert found.labels == (recipe,)
+    assert found.block == (16 if recipe == "nvfp4" else 32)
 
 
 def test_blocks_are_measured_one_by_one() -> None:
     x = np.random.default_rng(5).normal(size=(40, 37)).astype(np.float32)
     x[0, :16], x[1, 3], x[2, 20] = 0.0, np.inf, np.nan
-    found = compute.qsnr_by_crest({"a": x[:10], "b": x[10:]}, to="fp4", block=16, rules=["floor"])
+    found = compute.qsnr_by_crest({"a": x[:10], "b": x[10:]}, to="fp4", block=16)
+    assert found.labels == ("fit", "floor", "amax")
     assert (found.zero, found.nonfinite) == (1, 2)
     by_bin: dict[int, list[float]] = {}
     signal = noise = 0.0
@@ -476,40 +480,68 @@ def test_blocks_are_measured_one_by_one() -> None:
             crest = math.log2(amax / math.sqrt(square / block.size))
             by_bin.setdefault(math.floor(8 * crest), []).append(10 * math.log10(square / error))
             signal, noise = signal + square, noise + error
-    assert found.overall[0] == pytest.approx(10 * math.log10(signal / noise))
+    assert found.overall[1] == pytest.approx(10 * math.log10(signal / noise))
     firsts = [round(8 * edge) for edge in found.edges[:-1]]
     for column, k in enumerate(firsts):
         levels = sorted(by_bin.get(k, []))
         assert found.blocks[column] == len(levels)
         if levels:
             middle = levels[math.ceil(len(levels) / 2) - 1]
-            assert found.median[0, column] == pytest.approx(middle)
-            assert levels[0] <= found.low[0, column] <= middle <= found.high[0, column]
+            assert found.median[1, column] == pytest.approx(middle)
+            assert levels[0] <= found.low[1, column] <= middle <= found.high[1, column]
         else:
-            assert np.isnan(found.median[0, column])
+            assert np.isnan(found.median[1, column])
 
 
 @pytest.mark.parametrize("k", range(-3, 4))
-def test_scales_of_blocks_just_around_powers_of_two(k: int) -> None:
+def test_blocks_just_around_powers_of_two(k: int) -> None:
+    """What fits is what the first power of two leaves that lets nothing saturate."""
     for amax in (
         448.0 * 2.0**k,
-        np.nextafter(448.0 * 2.0**k, 0),
-        np.nextafter(448.0 * 2.0**k, 1e9),
+        np.nextafter(np.float32(448.0 * 2.0**k), np.float32(0)),
+        np.nextafter(np.float32(448.0 * 2.0**k), np.float32(1e9)),
     ):
-        found = compute.crest.RULES["ceil"](np.array([amax]), fpemu.finfo("e4m3fn"))
-        want = next(j for j in range(-9, 9) if Fraction(448) * Fraction(2) ** j >= Fraction(amax))
-        assert found.tolist() == [2.0**want]
-    assert compute.crest.RULES["floor"](np.array([2.0**k]), fpemu.finfo("e4m3fn")) == 2.0 ** (k - 8)
+        x = np.float32([[amax, amax / 3]])
+        scale = next(2.0**j for j in range(-9, 9) if 448 * 2.0**j >= float(amax))
+        q = [float(fpemu.round(v / scale, "e4m3fn")) * scale for v in x[0].astype(np.float64)]
+        noise = sum((float(v) - r) ** 2 for v, r in zip(x[0], q, strict=True))
+        found = compute.qsnr_by_crest(x, to="e4m3fn", block=2)
+        square = float((x.astype(np.float64) ** 2).sum())
+        assert found.overall[0] == pytest.approx(10 * math.log10(square / noise))
+
+
+def test_recipes_are_compared_on_the_same_blocks() -> None:
+    x = np.random.default_rng(6).normal(size=(60, 70)).astype(np.float32)
+    recipes = ["mxfp8", "nvfp4", "te.current", "1x7 exponent fp4"]
+    found = compute.qsnr_by_crest(x, recipes)
+    assert (found.labels, found.block, found.to) == (tuple(recipes), 32, "")
+    assert found.blocks.sum() == 60 * 3
+    for level, name in zip(found.overall, recipes, strict=True):
+        left = find_recipe(name).round(x).astype(np.float64)
+        noise = ((left - x) ** 2).sum()
+        square = (x.astype(np.float64) ** 2).sum()
+        assert level == pytest.approx(10 * math.log10(square / noise))
+    tiles = compute.qsnr_by_crest(x, "te.block.weight")
+    assert (tiles.block, tiles.to) == (32, "float8_e4m3fn")
+    assert compute.qsnr_by_crest(x, "nvfp4", block=70).blocks.sum() == 60
+
+
+def test_a_block_that_becomes_nan_is_not_skipped() -> None:
+    """In torchao's tensor-wise float8 an infinity makes everything NaN: its scale is 0."""
+    x = np.float32([[1.0, 2.0], [np.inf, 1.0]])
+    found = compute.qsnr_by_crest(x, "torchao.float8.tensorwise", block=2)
+    assert (found.nonfinite, found.blocks.sum(), found.overall) == (1, 1, (-math.inf,))
 
 
 def test_blocks_of_nothing_and_refusals() -> None:
     nothing = compute.qsnr_by_crest(np.zeros((3, 0), np.float32))
     assert (nothing.blocks.size, nothing.zero) == (0, 0)
-    same = compute.qsnr_by_crest(np.ones((2, 32), np.float32), rules="ceil")
+    same = compute.qsnr_by_crest(np.ones((2, 32), np.float32), "mxfp8.fit")
     assert (same.median.tolist(), same.edges[0]) == ([[math.inf]], 0.0)
     for wrong, match in (
         ({"block": 0}, "from 1 on"),
-        ({"rules": ["cell"]}, "did you mean 'ceil'"),
+        ({"recipes": ["mxfp9"]}, "did you mean 'mxfp8'"),
+        ({"recipes": "mxfp8", "to": "fp4"}, "they say their elements"),
     ):
         with pytest.raises(InputError, match=match):
             compute.qsnr_by_crest(np.ones(4, np.float32), **wrong)  # type: ignore[arg-type]

@@ -399,7 +399,8 @@ def test_json_holds_the_documented_keys_and_no_others() -> None:
     assert list(found) == [
         "schema", "to", "to_text", "tolerance", "scales", "formats", "verdict", "provenance",
         "first_causes", "advice", "runs", "scalars", "tensors", "what_if", "loss_scales",
-        "updates", "optimizer", "blocks", "events", "log", "ranks", "against", "definitions",
+        "updates", "optimizer", "blocks", "recipes", "events", "log", "ranks", "against",
+        "definitions",
     ]  # fmt: skip
     documented = set(re.findall(r"`(\w+)`", SCHEMA.read_text("utf-8")))
     assert keys(found) - documented == set()

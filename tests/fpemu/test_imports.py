@@ -17,8 +17,9 @@ from fpemu import errors
 ROOT = Path(fpemu.__file__).resolve().parent
 
 #: None of these reaches one that stands after it.
-ORDER = ["errors", "format", "cast", "rounding", "policies", "kernels", "libraries", "arrays",
-         "codes", "emulate", "measures", "scaling", "torch", "analysis"]  # fmt: skip
+ORDER = ["errors", "format", "cast", "rounding", "kernels", "libraries", "arrays", "codes",
+         "emulate", "measures", "arithmetic", "tensorcore", "scaling", "policies", "torch",
+         "analysis"]  # fmt: skip
 
 #: Imports inside functions that run against the order.
 LATE = {("fpemu.cast", "fpemu.emulate"), ("fpemu.cast", "fpemu.presets")}  # Cast.__call__, names

@@ -207,6 +207,8 @@ def test_what_a_device_is_asked_for(torch):
     new = library.empty(turned, np.dtype(np.uint8))
     assert library.strides(new) == library.strides(turned) == (1, 12, 4)
     assert new.dtype == torch.uint8
+    other = library.new(turned, (5, 2), np.dtype(np.float32))
+    assert (tuple(other.shape), other.dtype, other.device) == ((5, 2), torch.float32, x.device)
     assert library.memory(x) == (x.data_ptr(), 0, None)
 
 

@@ -67,7 +67,8 @@ policies = st.builds(
         ("result", "gradient", "parameters", "master", "state", "inputs", "outputs"), maybe_casts
     ),
     operations=st.dictionaries(st.sampled_from(OPERATIONS), st.sampled_from(Rule)),
-    otherwise=st.sampled_from(Rule),
+    otherwise=st.sampled_from([rule for rule in Rule if rule is not Rule.SCALED]),
+    products=st.sampled_from(("te.nvfp4", "te.delayed", "mxfp4", "x=none w=nf4 wgrad_x=mxint8")),
     keep_modules=st.lists(st.sampled_from(("*BatchNorm*", "LayerNorm")), max_size=2),
     loss_scale=st.sampled_from((None, "dynamic", "static", 1, 2.0**-40, 65536.0, 0.1)),
     overrides=st.lists(overrides(), max_size=4),

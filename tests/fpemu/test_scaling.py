@@ -102,7 +102,8 @@ def nearest(recipe: Recipe, scaled: np.ndarray) -> np.ndarray:
     """The nearest elements of float64 numbers, found in the list of all of them."""
     if isinstance(recipe.element, IntegerElement):
         whole = 2.0**recipe.element.fraction_bits
-        return np.clip(np.rint(scaled * whole) / whole, recipe.element.least, recipe.element.max)
+        found = np.clip(np.rint(scaled * whole) / whole, recipe.element.least, recipe.element.max)
+        return found + 0.0  # integers have no -0
     return fpemu.round(scaled, recipe.element.cast)
 
 
@@ -196,9 +197,38 @@ def test_a_scale_is_never_nan_by_accident(name: str) -> None:
             assert (values == 0).all()
         elif value > 1e-30:
             assert (np.abs(values / x - 1) < 0.13).all()
-    one = np.ones((16, 128), np.float32)
-    one[0, 0] = np.nan
-    assert np.isnan(recipe.round(one)[0, 0]) or recipe.element.bits == 4
+
+
+#: What a block of ones is beside a NaN, and beside an infinity; then that number itself.
+BESIDE = {
+    "mx": ((np.nan, np.nan), (0, None)),  # clipped, at a scale that differs
+    "te.mxfp8": ((np.nan, np.nan), (0, None)),
+    "torchao.mx": ((np.nan, np.nan), (0, None)),
+    "te.current": ((np.nan, np.nan), (1, 448)),
+    "te.current.e5m2": ((np.nan, np.nan), (1, 57344)),
+    "te.block": ((0, np.nan), (1, 448)),
+    "": ((np.nan, np.nan), (np.nan, np.nan)),
+}
+
+
+@pytest.mark.parametrize("name", recipes)
+def test_what_nan_and_infinity_make_of_their_block(name: str) -> None:
+    """The second table of docs/scaling.md."""
+    recipe = find_recipe(name)
+    key = max((key for key in BESIDE if name.startswith(key)), key=len)
+    for value, (beside, itself) in zip((np.nan, -np.inf), BESIDE[key], strict=True):
+        x = np.ones((16, 256), np.float32)
+        x[0, 0] = value
+        left = recipe.round(x)
+        assert np.array_equal(left[0, 1], beside, equal_nan=True)
+        if itself is not None:
+            assert np.array_equal(abs(left[0, 0]), itself, equal_nan=True)
+        else:
+            assert left[0, 0] < -1e38
+        if recipe.block.rows == 1 and "nvfp4" not in name:  # no other block knows of it
+            assert same(left[1:], recipe.round(x[1:]))
+        elif "nvfp4" in name:
+            assert np.isnan(left).all()
 
 
 def test_transformer_engine_and_deepgemm_at_the_edges() -> None:
@@ -243,8 +273,11 @@ def test_where_recipes_go_wrong() -> None:
     assert left("mxfp8", 500.0) == [448.0]  # the scale of 256 is that of 500, and clips it
     assert left("mxfp8.fit", 500.0) == [512.0]
     tiny = float(np.float32(2.0**-130))
-    assert left("torchao.mxfp8.floor", tiny) == [tiny / 2]
-    assert left("mxfp8", tiny) == [tiny]
+    for mode, kept in (("floor", 0.5), ("ceil", 0.5), ("even", 0.5), ("rceil", 0)):
+        for size in (tiny, 2.0**-119):
+            assert left(f"torchao.mxfp8.{mode}", size) == [kept * size]
+            assert left("mxfp8", size) == [size]
+        assert left(f"torchao.mxfp8.{mode}", 2.0**-117) == [2.0**-117]
     for k in range(-3, 4):  # the rounded product never lets an amax slip under its power of two
         for amax in np.float32(448 * 2.0**k) * (1 + np.float32([-1e-7, 0, 1.2e-7, 1e-6])):
             scale = float(find_recipe("te.mxfp8").quantize(amax.reshape(1)).scales[0]) - 127
@@ -255,6 +288,10 @@ def test_where_recipes_go_wrong() -> None:
     blocks = [1.0, *[0.0] * 15, 2.0**-19, *[0.0] * 15, 2.0**-18, *[0.0] * 15]
     assert [value > 0 for value in left("nvfp4", *blocks)[::16]] == [True, False, True]
     assert np.isnan(left("torchao.float8.tensorwise", math.inf, 1.0)).all()
+    assert np.isnan(left("torchao.float8.rowwise", math.inf, 1.0)).all()
+    assert np.isnan(left("torchao.nvfp4", 0.0, 0.0)).all()
+    assert left("te.block", 510.0, 1.0) == [512.0, 1.0]  # 448 / 510 falls to 1 / 2
+    assert left("nf4", 26.0, 1.0) == [26.0, 0.0]
     assert left("keras.int8", 3e-10) == [0.0]
     assert left("keras.int8", 1e-9)[0] > 0
 
@@ -323,7 +360,7 @@ def test_mx_equals_torchao(torchao, name: str, mode: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("size", [1.0, 1e-30, 1e20, 0.0])
+@pytest.mark.parametrize("size", [1.0, 1e-30, 1e20, 0.0, math.nan])
 def test_nvfp4_and_float8_equal_torchao(torchao, size: float) -> None:
     import torch
     from torchao.float8.config import ScalingGranularity
@@ -335,13 +372,18 @@ def test_nvfp4_and_float8_equal_torchao(torchao, size: float) -> None:
     x[3], x[5, :16] = 0, 0
     if size == 0:
         x[:] = 0
+    if math.isnan(size):  # one NaN, one infinity among numbers
+        x[:] = rng.standard_normal(x.shape)
+        x[2, 5] = size
+        x[4, 7] = np.inf
     tensor = torch.tensor(x)
     whole = nvfp4_tensor.per_tensor_amax_to_scale(tensor.abs().max())
     scales, data = nvfp4_tensor.nvfp4_quantize(tensor, 16, whole)
     ours = find_recipe("torchao.nvfp4").quantize(x)
-    assert float(whole) == ours.tensor_scale
-    assert (scales.view(torch.uint8).numpy().reshape(ours.scales.shape) == ours.scales).all()
-    if size:
+    assert np.array_equal(whole.numpy(), ours.tensor_scale, equal_nan=True)
+    theirs = scales.view(torch.uint8).numpy().reshape(ours.scales.shape)
+    assert (theirs == ours.scales).all() or (math.isnan(size) and (theirs & 127 == 127).all())
+    if size and not math.isnan(size):
         assert (mx_tensor.unpack_uint4(data).numpy().reshape(x.shape) == ours.codes).all()
     else:  # 0 / 0, for which FP4 has no code
         assert np.isnan(ours.dequantize()).all()
@@ -355,8 +397,10 @@ def test_nvfp4_and_float8_equal_torchao(torchao, size: float) -> None:
         )  # fmt: skip
         codes = to_fp8_saturated(tensor * scale, torch.float8_e4m3fn).view(torch.uint8).numpy()
         ours = find_recipe(f"torchao.float8.{kind}").quantize(x)
-        assert (scale.numpy().reshape(-1) == ours.scales.reshape(-1)).all()
-        assert (codes == ours.codes).all()
+        assert np.array_equal(scale.numpy().reshape(-1), ours.scales.reshape(-1), equal_nan=True)
+        assert (codes == ours.codes)[codes & 127 != 127].all()
+        values = codes.view(ml_dtypes.float8_e4m3fn).astype(np.float32) / scale.numpy()
+        assert same(ours.dequantize(), values)
 
 
 # --- delayed scaling -----------------------------------------------------------------------------
@@ -421,9 +465,10 @@ def test_keras_float8_is_keras() -> None:
     quantizers = keras.quantizers
     rng = np.random.default_rng(9)
     state, scale, history = Delayed("e4m3fn", length=3, variant="keras"), 1.0, np.zeros(3, "f4")
-    scale = keras.ops.convert_to_tensor(np.float32(1))
-    for step in range(12):
-        x = np.float32(rng.standard_normal(50) * 2.0 ** rng.integers(-20, 20) * (step != 5))
+    scale, scales = keras.ops.convert_to_tensor(np.float32(1)), []
+    for step in range(14):
+        size = {5: 0.0, 7: 1e-40}.get(step, 2.0 ** rng.integers(-20, 20))
+        x = np.float32([0, *rng.standard_normal(50)] * np.float64(size))
         theirs = quantizers.quantize_and_dequantize(
             keras.ops.convert_to_tensor(x), scale, "float8_e4m3fn", "float32"
         )
@@ -435,6 +480,8 @@ def test_keras_float8_is_keras() -> None:
         ours, state = state.round(x)
         assert same(ours, np.asarray(theirs))
         assert state.scale == float(scale)
+        scales.append(state.scale)
+    assert 0 in scales  # 448 / 1e-40 is infinite, and Keras keeps its reciprocal
 
 
 # --- refusals ------------------------------------------------------------------------------------
@@ -451,7 +498,19 @@ def test_keras_float8_is_keras() -> None:
         (lambda: Block.of("0x4"), "give 'tensor'"),
         (lambda: Delayed("e4m3fn", length=0), "length=0"),
         (lambda: IntegerElement(1), "bits must be"),
-        (lambda: Codebook("x", (1.0, 0.0)), "rising|above the one before"),
+        (lambda: Codebook("x", (1.0, 0.0)), "above the one before"),
+        (lambda: Codebook("x y", (0.0, 1.0)), "letters and digits"),
+        (lambda: Block(3, None), "must be two ints"),
+        (lambda: Block(9999, 9999), "tile"),
+        (lambda: Delayed("e4m3fn", margin=65), "margin=65"),
+        (lambda: Delayed("e4m3fn", variant="ter"), "did you mean 'te'"),
+        (lambda: Delayed("e4m3fn", scale=math.nan), "scale=nan"),
+        (lambda: Delayed("e4m3fn", window="ab"), "window='ab'"),
+        (lambda: Delayed("e4m3fn").observe(-1.0), "amax=-1.0"),
+        (lambda: find_recipe("mxfp4").replace(rule="exponent"), "give a rule"),
+        (lambda: find_recipe("mxfp4").dequantize(3), "what quantize returns"),
+        (lambda: find_recipe("mxfp8").round(np.float32(1), axis="x"), "axis='x'"),
+        (lambda: Recipe.from_json(find_recipe("mxfp4").to_json() | {"rotation": 0}), "rotation=0"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_a_line(call, message: str) -> None:
@@ -489,6 +548,11 @@ def test_recipes_are_text_and_json_both_ways(name: str) -> None:
         ("1x32 amax(margin=0.5) fp4", "whole number"),
         ("1x32 amax(least=x) fp4", "is no number"),
         ("1x32 amax fp5", "fp5"),
+        ("1x32 amax(margin=none) fp4", "whole number"),
+        ("1x32 amax(margin=-2000) fp4", "margin=-2000"),
+        ("1x32 amax(least=nan) fp4", "least=nan"),
+        ("1x32 exponent(mode=fit, mode=ceil) fp4", "mode is given twice"),
+        ("tensor fixed(scale=0) fp4", "scale=0.0"),
         ("1x32 amax book[1, x]", "is no number"),
         ("32 amax fp4", "give 'tensor'"),
     ],

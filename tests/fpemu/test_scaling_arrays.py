@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+import fpemu
 from fpemu.errors import InputError
-from fpemu.scaling import Recipe, find_recipe, recipes
+from fpemu.scaling import Delayed, FloatElement, Recipe, find_recipe, recipes
 
 
 def sample(*shape: int) -> np.ndarray:
@@ -44,6 +47,22 @@ def test_codes_that_fill_bytes_are_as_they_are() -> None:
     assert not packed.packed
 
 
+def test_codes_of_wide_elements_are_whole() -> None:
+    x = sample(3, 64)
+    for to, size in (("bf16", 2), ("tf32", 4)):
+        scaled = Recipe.of(f"1x32 exponent {to}").quantize(x)
+        assert scaled.codes.itemsize == size
+        assert (scaled.dequantize() == Recipe.of(f"1x32 exponent {to}").round(x)).all()
+
+
+def test_elements_that_do_not_saturate_keep_that_in_text() -> None:
+    element = FloatElement(fpemu.Cast("bf16"))
+    recipe = find_recipe("mxfp8").replace(element=element, name="own")
+    assert Recipe.of(str(recipe), "own") == recipe
+    x = np.full((1, 32), 3.4e38, np.float32)
+    assert np.isinf(FloatElement.of(str(element)).decode(element.encode(x[0].copy(), None))).all()
+
+
 def test_a_row_must_fill_whole_bytes() -> None:
     with pytest.raises(InputError, match="33 codes of 4 bits along the last axis"):
         find_recipe("mxfp4").quantize(sample(2, 33), packed=True)
@@ -51,6 +70,28 @@ def test_a_row_must_fill_whole_bytes() -> None:
     object.__setattr__(wrong, "codes", wrong.codes[:, :-1])
     with pytest.raises(InputError, match="multiple of 3 bytes"):
         wrong.dequantize()
+
+
+@pytest.mark.parametrize("name", ["mxfp8", "te.block.weight", "nvfp4", "nf4"])
+def test_codes_and_scales_that_do_not_fit_are_refused(name: str) -> None:
+    """Loops read a scale for each line: with too few of them they would read other memory."""
+    scaled = find_recipe(name).quantize(sample(256, 256))
+    for part, wrong in (
+        ("scales", scaled.scales[:-1]),
+        ("scales", scaled.scales.astype(np.float64)),
+        ("scales", None),
+        ("scales", scaled.scales.reshape(-1)[1:]),
+        ("codes", scaled.codes.astype(np.float32)),
+        ("axis", 2),
+    ):
+        with pytest.raises(InputError, match=part):
+            replace(scaled, **{part: wrong}).dequantize()
+
+
+@pytest.mark.parametrize("name", [name for name in recipes if "int" in name])
+def test_integers_have_no_minus_zero(name: str) -> None:
+    x = sample(32, 128)
+    assert not (np.signbit(find_recipe(name).round(x)) & (find_recipe(name).round(x) == 0)).any()
 
 
 # --- out= ----------------------------------------------------------------------------------------
@@ -71,6 +112,14 @@ def test_out_and_in_place_are_the_same(name: str) -> None:
         recipe.round(x, axis=axis, out=column)
         for found in (out, own, strided, column):
             assert np.array_equal(found, want)
+
+
+def test_delayed_scaling_looks_before_it_writes() -> None:
+    x = sample(64) * 100
+    state, own = Delayed("fp4"), x.copy()
+    _, after = state.round(own, out=own)
+    assert after == state.round(x)[1]
+    assert (own == state.round(x)[0]).all()
 
 
 def test_partial_blocks_into_out() -> None:

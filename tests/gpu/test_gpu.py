@@ -23,6 +23,7 @@ from support import assert_same_bits, directed_inputs, wide_range
 
 import fpemu
 from fpemu.errors import InputError
+from fpemu.scaling import find_recipe, recipes
 
 Array = np.ndarray[Any, Any]
 
@@ -187,6 +188,40 @@ def test_results_are_written_to_out(kind: Kind) -> None:
     codes = kind.put(np.zeros(X.size, np.uint8))
     assert fpemu.encode(out, "e5m2", out=codes) is codes
     assert_same_bits(kind.get(codes), fpemu.encode(fpemu.round(X, "float16"), "e5m2"))
+
+
+@pytest.mark.parametrize("name", recipes)
+def test_recipes_give_the_bits_of_the_cpu(name: str) -> None:
+    """Codes, scales and values along both axes; blocks are cut short at an end."""
+    kind, recipe = kind_named("numba"), find_recipe(name)
+    width = 320 if recipe.rotation else 300
+    x = np.resize(X[np.isfinite(X)], (320, width))
+    x[0, :3] = np.nan, np.inf, -0.0
+    x[64:200, 40:180] = 0
+    for axis in (-1, 0):
+        there, want = recipe.quantize(kind.put(x), axis=axis), recipe.quantize(x, axis=axis)
+        codes, scales = kind.get(there.codes), kind.get(there.scales)
+        finite = np.isfinite(want.dequantize()) & np.isfinite(x)  # a NaN's sign may be another
+        assert_same_bits(codes[finite], want.codes[finite], x[finite], name)
+        assert_same_bits(scales, want.scales)
+        assert_same_bits(kind.get(there.dequantize()), want.dequantize(), x)
+        assert_same_bits(kind.get(recipe.round(kind.put(x), axis=axis)),
+                         recipe.round(x, axis=axis), x)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["mxfp4", "nvfp4", "te.block.weight", "torchao.float8.rowwise"])
+def test_recipes_take_every_kind_of_array(kind: Kind, name: str) -> None:
+    recipe = find_recipe(name)
+    x = np.random.default_rng(3).standard_normal((130, 260), np.float32)
+    want = recipe.quantize(x, packed=True)
+    there = recipe.quantize(kind.put(x), packed=True)
+    assert_same_bits(kind.get(there.codes), want.codes)
+    assert_same_bits(kind.get(there.scales), want.scales)
+    assert_same_bits(kind.get(there.dequantize()), want.dequantize())
+    drawn = find_recipe(f"{recipe.block} exponent fp4:overflow=saturate,rounding=stochastic")
+    options = {"seed": 4, "offset": 2**32 - 5000}
+    got = drawn.round(kind.put(x), **options)
+    assert_same_bits(kind.get(got), drawn.round(x, **options), x)
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0, 2), (), (1,), (1, 1), (5, 7, 3)])

@@ -19,6 +19,7 @@ import fpemu
 from fpemu.codes import code_dtype
 from fpemu.kernels.cuda_target import cuda
 from fpemu.kernels.plan import decode_plan, plan
+from fpemu.scaling import find_recipe
 from on_gpu import FORMATS
 from on_gpu.compare import words_in
 from on_gpu.inputs import repeat
@@ -118,6 +119,10 @@ def cases() -> Iterator[Case]:
         yield Case(f"decode {name}", width + 4, _decode(name))
     for name in ("bfloat16", "float8_e4m3fn"):
         yield Case(f"round {name}, stochastic", 8, _stochastic(name))
+    for name in ("mxfp8", "nvfp4", "te.current", "torchao.float8.rowwise"):
+        yield Case(f"round {name}", 8, _recipe(name))  # a second pass of some does not count
+    for name in ("mxfp8", "nvfp4"):
+        yield Case(f"encode {name}", 5, _quantize(name))
     for name in ("float16", "float8_e4m3fn"):
         yield Case(f"round {name}, float64", 16, _round64(name), share_of_array=0.5)
     for kind in ("normal", "relu", "wide"):
@@ -168,6 +173,33 @@ def _stochastic(name: str) -> Callable[[Arrays, int], None]:
     def call(arrays: Arrays, n: int) -> None:
         build_once(cast)
         fpemu.round(arrays.x[:n], cast, seed=1, out=arrays.out[:n])
+
+    return call
+
+
+#: Recipes see rows of so many numbers.
+_ROW = 4096
+
+
+def _rows(array: Any, n: int) -> Any:
+    width = min(n, _ROW)
+    return array[:n].reshape(n // width, width)
+
+
+def _recipe(name: str) -> Callable[[Arrays, int], None]:
+    recipe = find_recipe(name)
+
+    def call(arrays: Arrays, n: int) -> None:
+        recipe.round(_rows(arrays.x, n), out=_rows(arrays.out, n))
+
+    return call
+
+
+def _quantize(name: str) -> Callable[[Arrays, int], None]:
+    recipe = find_recipe(name)
+
+    def call(arrays: Arrays, n: int) -> None:
+        recipe.quantize(_rows(arrays.x, n))
 
     return call
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fpemu.analysis.by_recipe import check_cast
 from fpemu.analysis.plots.source import cells, row_labels
-from fpemu.cast import Cast, make_cast
+from fpemu.cast import Cast
 from fpemu.tallies import exponent_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def amax_by_step(
     gradients are taken without the loss scale that they were recorded times unless unscaled=False.
     """
     exponent_of(scale)
-    cast = make_cast(to)
+    why = "its scales go with the numbers, so it has no largest value to draw; give a format"
+    cast = check_cast("amax_by_step", to, why)
     found: dict[tuple[str, str], dict[int, tuple[float, bool]]] = {}
     unscaled = False
     for cell in cells(source, **selection):

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fpemu.cast import Cast, Subnormals, make_cast
+from fpemu.analysis.by_recipe import check_cast
+from fpemu.cast import Cast, Subnormals
 
 if TYPE_CHECKING:
     from fpemu.format import Format
@@ -26,7 +27,8 @@ class Band:
     @classmethod
     def of(cls, to: Cast | Format | str) -> Band:
         """Return the range that a cast can give; flushed subnormals are no part of it."""
-        cast = make_cast(to)
+        why = "its scales go with the numbers, so it has no range to draw; give a format"
+        cast = check_cast("plot", to, why)
         form = cast.format
         flushed = cast.subnormals is Subnormals.FLUSH
         low = form.smallest_normal if flushed else form.smallest_subnormal

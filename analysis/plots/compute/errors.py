@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fpemu
+from fpemu.analysis.by_recipe import check_cast
 from fpemu.analysis.plots.compute.counts import Counts, Shares, freeze
-from fpemu.cast import Cast, make_cast
+from fpemu.cast import Cast
 from fpemu.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def error_distribution(
     if not isinstance(measure, str) or measure not in MEASURES:
         hint = did_you_mean(str(measure), MEASURES)
         raise InputError(f"unknown measure {measure!r}; {hint}measures: {', '.join(MEASURES)}")
-    casts = [make_cast(to) for to in (a, b) if to is not None]
+    why = "its grid goes with each block's scale, so errors have no common unit; give formats"
+    casts = [check_cast("error_distribution", to, why) for to in (a, b) if to is not None]
     edges, error_of = MEASURES[measure]
     values = np.asarray(x)
     if values.dtype.kind != "f":

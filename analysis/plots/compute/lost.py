@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fpemu.analysis.asked import several
+from fpemu.analysis.by_recipe import ByRecipe, check_cast
 from fpemu.analysis.plots.compute.counts import FORMATS, Counts, Shares, freeze
 from fpemu.analysis.plots.source import tensors
 from fpemu.analysis.scales import (
@@ -17,9 +18,10 @@ from fpemu.analysis.scales import (
     powers_of_two,
     safe_of,
 )
-from fpemu.cast import Cast, make_cast
+from fpemu.cast import Cast
 from fpemu.errors import InputError
 from fpemu.format import Format
+from fpemu.scaling.recipe import Recipe
 
 if TYPE_CHECKING:
     from fpemu.analysis.plots.source import Source
@@ -69,7 +71,9 @@ def lost_by_scale(
     selection: name=, kind=, step= of a Trace, whose gradients are counted without the loss scale
     that they were recorded times unless unscaled=False.
     """
-    casts = [make_cast(to) for to in several("formats", formats, str, Format, Cast)]
+    why = "it brings scales of its own: there is no curve over scales; give formats, or ask what-if"
+    asked = several("formats", formats, str, Format, Cast, Recipe, ByRecipe)
+    casts = [check_cast("lost_by_scale", to, why) for to in asked]
     check_tolerance(tolerance)
     factors = sorted(set(powers_of_two(scales)))
     if not factors:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 import fpemu
+from fpemu.analysis.by_recipe import ByRecipe, Target
 from fpemu.analysis.noise import NEAREST
 from fpemu.analysis.noise import predicted as of_counts
 from fpemu.analysis.parts import Parts
 from fpemu.analysis.plots.compute.counts import Shares
 from fpemu.arrays import float_array
-from fpemu.cast import Cast
 from fpemu.errors import InputError
+from fpemu.scaling.tally import recipe_tally
 from fpemu.tallies import exponent_of
 
 __all__ = ["check_squares", "decibels", "measured", "predicted"]
@@ -35,13 +36,16 @@ def decibels(signal: Any, noise: Any) -> Shares:
 
 
 def measured(
-    x: Array, cast: Cast, scales: Sequence[float], seed: int | None = None
+    x: Array, cast: Target, scales: Sequence[float], seed: int | None = None
 ) -> tuple[float, Shares]:
     """Return the sum of an array's squares, and that of its errors at each scale, in float64.
 
     Products with a scale are exact. Infinities and NaNs of x are left out; where a finite value
-    became one, the noise is infinite.
+    became one, the noise is infinite. A recipe has scales of its own, and takes all alike.
     """
+    if isinstance(cast, ByRecipe):
+        found = recipe_tally(x, cast.recipe)
+        return found.signal, np.full(len(scales), math.inf if found.overflow else found.noise)
     every = np.asarray(float_array(x), np.float64).ravel()
     finite = every[np.isfinite(every)]
     check_squares(finite)
@@ -64,7 +68,7 @@ def check_squares(finite: Array) -> None:
         )
 
 
-def predicted(parts: Parts, cast: Cast, scales: Sequence[float]) -> tuple[float, Shares]:
+def predicted(parts: Parts, cast: Target, scales: Sequence[float]) -> tuple[float, Shares]:
     """Return what `fpemu.analysis.noise.predicted` does, of casts that it tells nearly exactly.
 
     Errors: InputError for a cast that does not round to nearest, or so finely that counts say
@@ -74,7 +78,9 @@ def predicted(parts: Parts, cast: Cast, scales: Sequence[float]) -> tuple[float,
     return of_counts(parts, cast, scales)
 
 
-def _check(cast: Cast) -> None:
+def _check(cast: Target) -> None:
+    if isinstance(cast, ByRecipe):
+        return
     form = cast.format
     if cast.rounding in NEAREST and form.zero and form.mantissa_bits <= _FINEST:
         return

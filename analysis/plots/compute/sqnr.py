@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from fpemu.analysis.asked import several
+from fpemu.analysis.asked import Asked, several
+from fpemu.analysis.by_recipe import ByRecipe, Target, check_cast, target
 from fpemu.analysis.parts import Parts
 from fpemu.analysis.plots.compute.counts import FORMATS, Shares
 from fpemu.analysis.plots.compute.noise import decibels, measured, predicted
 from fpemu.analysis.plots.source import cells, row_labels
 from fpemu.analysis.scales import SCALES, powers_of_two
 from fpemu.analysis.totals import add_to
-from fpemu.cast import Cast, make_cast
+from fpemu.cast import Cast
 from fpemu.errors import InputError
 from fpemu.format import Format
+from fpemu.scaling.recipe import Recipe
 from fpemu.tallies import Tally, tally
 
 if TYPE_CHECKING:
@@ -86,7 +88,9 @@ def sqnr_by_scale(
     a decibel where nothing saturates. seed: for stochastic casts of arrays.
     scales: powers of two. selection: name=, kind=, step=, unscaled= of a Trace.
     """
-    casts = [make_cast(to) for to in several("formats", formats, str, Format, Cast)]
+    why = "it brings scales of its own: there is no curve over scales; give formats, or ask what-if"
+    asked = several("formats", formats, str, Format, Cast, Recipe, ByRecipe)
+    casts = [check_cast("sqnr_by_scale", to, why) for to in asked]
     factors = sorted(set(powers_of_two(scales)))
     if not factors:
         raise InputError("scales: at least one power of two is needed")
@@ -106,7 +110,7 @@ def sqnr_by_scale(
 def sqnr_by_layer(
     source: Source | Levels,
     *,
-    to: Cast | Format | str = "float16",
+    to: Asked = "float16",
     scale: float = 1.0,
     seed: int | None = None,
     **selection: Any,
@@ -121,15 +125,16 @@ def sqnr_by_layer(
     (('tiny', 'good'), [0.0, 32.5])
 
     source: as `sqnr_by_scale`, or a dict of name -> decibels, which is sorted. Tensors without a
-    finite non-zero value are left out.
+    finite non-zero value are left out. to: a cast, or a recipe, whose noise is measured: on arrays
+    here, of a Trace when it was recorded.
     """
     given: Any = source
     if isinstance(given, Mapping) and given and all(isinstance(v, Real) for v in given.values()):
         return _sorted(given.keys(), list(given.values()), "", 1.0, True)
-    cast, [factor] = make_cast(to), powers_of_two([scale])
-    tensors = _tensors(given, selection)
+    cast, [factor] = target(to), powers_of_two([scale])
+    tensors = _tensors(given, {**selection, "tried": [cast]})
     levels = [decibels(*one.measure(cast, [factor], seed))[0] for one in tensors.values()]
-    exact = all(one.exact for one in tensors.values())
+    exact = all(one.exact or one.measured(cast) for one in tensors.values())
     unscaled = any(one.scaled for one in tensors.values())
     return _sorted(row_labels(tensors), levels, str(cast), factor, exact, unscaled)
 
@@ -176,7 +181,11 @@ class _Tensor:
     def scaled(self) -> bool:
         return self.parts is not None and self.parts.scaled
 
-    def measure(self, cast: Cast, scales: list[float], seed: int | None) -> tuple[float, Shares]:
+    def measured(self, to: Target) -> bool:
+        """Whether a recipe's noise was measured when the tensor was recorded."""
+        return isinstance(to, ByRecipe) and self.counts.scored(to).measured
+
+    def measure(self, cast: Target, scales: list[float], seed: int | None) -> tuple[float, Shares]:
         if self.arrays is None:
             return predicted(self.counts, cast, scales)
         signal, noise = 0.0, np.zeros(len(scales))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fpemu
+from fpemu.analysis.by_recipe import check_cast
 from fpemu.analysis.plots.compute.counts import Shares
-from fpemu.cast import Cast, Rounding, Subnormals, make_cast
+from fpemu.cast import Cast, Rounding, Subnormals
 from fpemu.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def staircase(
     no staircase, and a range of more than 4,096 steps is none that can be drawn: both are an
     InputError.
     """
-    cast = make_cast(to)
+    why = "what it makes of a number depends on the others of its block; give a format"
+    cast = check_cast("staircase", to, why)
     form = cast.format
     if cast.rounding is Rounding.STOCHASTIC:
         raise InputError(f"cast {cast}: a stochastic rounding has no staircase; give another")

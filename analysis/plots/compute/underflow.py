@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fpemu.analysis.asked import Asked
+from fpemu.analysis.by_recipe import Target, target
 from fpemu.analysis.plots.compute.counts import Counts, Shares, divide, freeze
 from fpemu.analysis.plots.source import cells, row_labels
-from fpemu.cast import Cast, make_cast
 from fpemu.tallies import exponent_of
 
 if TYPE_CHECKING:
     from fpemu.analysis.plots.source import Source
-    from fpemu.format import Format
     from fpemu.tallies import Outcome
 
 __all__ = ["UnderflowHeatmap", "underflow_heatmap", "underflow_of"]
@@ -39,7 +39,7 @@ class UnderflowHeatmap:
 
 
 def underflow_heatmap(
-    source: Source, *, to: Cast | Format | str, scale: float = 1.0, **selection: Any
+    source: Source, *, to: Asked, scale: float = 1.0, **selection: Any
 ) -> UnderflowHeatmap:
     """Count what would underflow in each tensor at each step.
 
@@ -49,21 +49,22 @@ def underflow_heatmap(
     >>> compute.underflow_heatmap({"layer": steps}, to="fp16").share.tolist()
     [[0.5, 1.0]]
 
-    scale: the power of two that the values are multiplied by before the cast. A mapping without
+    to: a cast, or a recipe that a Trace has counted. scale: the power of two that the values are
+    multiplied by before the cast; a recipe takes every scale alike. A mapping without
     steps is one column. selection: name=, kind=, step= of a Trace, whose gradients are counted
     without the loss scale that they were recorded times unless unscaled=False.
     """
-    cast = make_cast(to)
+    cast = target(to)
     exponent_of(scale)
     counted = (
         ((cell.name, cell.kind), cell.step, cell.parts.outcomes(cast, [scale])[0])
-        for cell in cells(source, **selection)
+        for cell in cells(source, tried=[cast], **selection)
     )
     return underflow_of(counted, cast, scale)
 
 
 def underflow_of(
-    counted: Iterable[tuple[tuple[str, str], int, Outcome]], to: Cast, scale: float = 1.0
+    counted: Iterable[tuple[tuple[str, str], int, Outcome]], to: Target, scale: float = 1.0
 ) -> UnderflowHeatmap:
     """Return `underflow_heatmap` of outcomes already counted, each with (name, kind) and step."""
     found: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}

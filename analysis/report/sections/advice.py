@@ -13,7 +13,6 @@ from fpemu.analysis.report.numbers import (
     number,
     plain,
     power,
-    reach,
     share,
     shorten,
 )
@@ -58,11 +57,12 @@ _TENSORS = (
     Column("tensor", lambda r: tensor(r.name, r.kind)),
     Column("format", lambda r: r.to),
     Column("scale>", lambda r: power(r.scale)),
-    Column("safe", lambda r: reach(r.low, r.high), 100),
+    Column("safe", lambda r: r.safe, 100),
     Column("margin>", lambda r: bits(r.margin_bits), _MARGIN),
     Column("underflow>", lambda r: share(r.underflow_percent)),
     Column("beyond>", lambda r: share(r.saturated_percent), 90),
     Column("SQNR>", lambda r: decibels(r.sqnr_db), 80),
+    Column("bits>", lambda r: f"{r.bits_per_value:.3g}", 120),
     Column("why", lambda r: Text(plain(r.reason)), 130),
 )
 
@@ -107,7 +107,7 @@ def _page(report: Report) -> dict[str, Any]:
     return {
         "advice": advice,
         "lines": sorted(advice.lines, key=lambda line: line.rank),
-        "rows": [(row, reach(row.low, row.high)) for row in tensors_of(advice)],
+        "rows": [(row, row.safe) for row in tensors_of(advice)],
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from fpemu.analysis.by_recipe import ByRecipe
 from fpemu.analysis.records import GRADIENTS
 from fpemu.analysis.report.numbers import count, plain, power, share
 from fpemu.analysis.report.rows import record_json
@@ -79,8 +80,8 @@ def replays_of(trace: Trace, question: Question, advised: float | None) -> tuple
     """
     from fpemu.analysis.lossscale import replays, scaler, standard
 
-    if not any(kind in GRADIENTS for kind in trace.kinds()):
-        return ()
+    if isinstance(question.to, ByRecipe) or not any(k in GRADIENTS for k in trace.kinds()):
+        return ()  # a recipe's scales do what a loss scale is for
     steps = trace.steps()
     gaps = "hold" if steps[-1] - steps[0] < _DENSE * len(steps) else "skip"
     scalers = standard(trace, to=question.to)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from fpemu.analysis.answers import answers
 from fpemu.analysis.carried import Carried, carried
 from fpemu.analysis.records import GRADIENTS
 from fpemu.analysis.report.numbers import bits, count, number, share
@@ -105,7 +106,7 @@ def _check_scales(first: Carried, other: Carried, trace: Trace, rank: int) -> No
 
 def rank_rows(traces: Sequence[Trace], question: Question) -> tuple[RankRow, ...]:
     """Return how each tensor differs between the ranks, in the order of the traces."""
-    seen = [_seen(trace) for trace in traces]
+    seen = [_seen(trace, question) for trace in traces]
     keys = dict.fromkeys(key for totals, _ in seen for key in totals)
     rows = (_row(key, seen, question) for key in keys)
     return tuple(sorted(rows, key=lambda row: row.rank))
@@ -115,14 +116,17 @@ _Key = tuple[str, str]
 _Seen = tuple[Mapping[_Key, Total], Mapping[_Key, Mapping[int, "Tally"]]]
 
 
-def _seen(trace: Trace) -> _Seen:
+def _seen(trace: Trace, question: Question) -> _Seen:
     """A rank's tensors, all steps added, and step by step."""
     scales, skips = carried(trace), skipped_steps(trace)
+    answered = answers(trace, [question.to])
     totals: dict[_Key, Total] = {}
     by_step: dict[_Key, dict[int, Tally]] = {}
     for record in trace.records():
         key = record.name, record.kind
-        total = Total.of(record, scales.factor(record), skipped=is_caught(record, skips))
+        factor, caught = scales.factor(record), is_caught(record, skips)
+        parts = answered.parts(record, factor)
+        total = Total.of(record, factor, skipped=caught, parts=parts)
         add_to(totals, key, total)
         by_step.setdefault(key, {})[record.step] = record.tally
     return totals, by_step

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from fpemu.analysis.report.numbers import bits, count, number, share
+from fpemu.analysis.by_recipe import ByRecipe
+from fpemu.analysis.parts import rule_of_recipes
+from fpemu.analysis.report.numbers import bits, count, decibels, number, share
 from fpemu.analysis.report.rows import label, record_json
 from fpemu.analysis.report.section import Section
 from fpemu.analysis.report.terminal import Column, left_out, note, print_rows, tensor
@@ -20,6 +22,7 @@ from fpemu.analysis.what_if import percent
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fpemu.analysis.parts import Scored
     from fpemu.analysis.report.summary import Report
     from fpemu.analysis.totals import Total
     from fpemu.format import Format
@@ -62,6 +65,7 @@ class TensorRow:
     lost_percent: float
     safe: bool
     judged: bool  #: whether the verdict speaks of it
+    sqnr_db: float | None = None  #: of a recipe; None: no error, or a cast
 
     @property
     def label(self) -> str:
@@ -74,10 +78,11 @@ class TensorRow:
         return self.nan + self.inf - self.skipped
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, float]:
-        """Sorts the worst first: judged and unsafe, overflowing or broken, losing most."""
+    def rank(self) -> tuple[bool, bool, bool, float, float]:
+        """Sorts the worst first: judged and unsafe, overflowing or broken, noisy, losing most."""
         hard = self.broken or self.overflow_percent
-        return not self.judged, self.safe, not hard, -self.lost_percent
+        noise = math.inf if self.sqnr_db is None else self.sqnr_db
+        return not self.judged, self.safe, not hard, noise, -self.lost_percent
 
     def to_json(self) -> dict[str, Any]:
         return record_json(self)
@@ -87,17 +92,23 @@ def tensor_row(
     tensor: Total,
     outcome: Outcome,
     doubled: Outcome,
-    form: Format,
+    form: Format | None,
     *,
     tolerance: float,
     judged: bool,
+    scored: Scored | None = None,
 ) -> TensorRow:
-    """Return the row of a tensor; `doubled` is its outcome at scale 2, for the latent share."""
+    """Return the row of a tensor; `doubled` is its outcome at scale 2, for the latent share.
+
+    form: whose range the headroom is to; None: there is none, scales go with the numbers.
+    scored: what a recipe made of it, by which it is judged.
+    """
     moments = tensor.moments
     some = outcome.nonzero > 0
     amax, smallest = (moments.amax, moments.smallest_nonzero) if some else (None, None)
     beyond = outcome.overflow + outcome.saturated
     finite = moments.count > 0
+    keeps = scored.is_safe if scored else is_safe(outcome, tolerance)
     return TensorRow(
         name=tensor.name,
         kind=tensor.kind,
@@ -115,16 +126,17 @@ def tensor_row(
         std=moments.std if finite else None,
         kurtosis=moments.kurtosis if finite and math.isfinite(moments.kurtosis) else None,
         dynamic_range_bits=_binades(amax, smallest),
-        headroom_max_bits=_binades(form.max, amax),
-        headroom_normal_bits=_binades(smallest, form.smallest_normal),
+        headroom_max_bits=_binades(form.max, amax) if form else None,
+        headroom_normal_bits=_binades(smallest, form.smallest_normal) if form else None,
         latent_percent=percent(doubled.overflow + doubled.saturated - beyond, outcome.nonzero),
         underflow_percent=percent(outcome.underflow, outcome.nonzero),
         subnormal_percent=percent(outcome.subnormal, outcome.nonzero),
         saturated_percent=percent(outcome.saturated, outcome.nonzero),
         overflow_percent=percent(outcome.overflow, outcome.nonzero),
         lost_percent=percent(outcome.lost, outcome.nonzero),
-        safe=outcome.nan + outcome.inf == tensor.skipped and is_safe(outcome, tolerance),
+        safe=outcome.nan + outcome.inf == tensor.skipped and keeps,
         judged=judged,
+        sqnr_db=scored.sqnr_db if scored else None,
     )
 
 
@@ -193,11 +205,15 @@ _COLUMNS = (
     Column("to normal>", lambda r: bits(r.headroom_normal_bits), 120),
 )
 
+_RECIPE_COLUMNS = (*_COLUMNS[:2], Column("SQNR>", lambda r: decibels(r.sqnr_db)), *_COLUMNS[2:])
+
 
 def _show(report: Report, console: Console, limit: int) -> None:
     worst = worst_first(report.tensors)
-    print_rows(console, worst, _COLUMNS, limit)
-    said = f"{report.to}, unscaled; worst first; !! not safe, - not judged."
+    recipe = isinstance(report.to, ByRecipe)
+    print_rows(console, worst, _RECIPE_COLUMNS if recipe else _COLUMNS, limit)
+    scaled = "with its own scales" if recipe else "unscaled"
+    said = f"{report.to}, {scaled}; worst first; !! not safe, - not judged."
     left = sum(console.width < column.width for column in _COLUMNS)
     if left:
         said += f" {left} more columns in a wider terminal, --json or an .html --out."
@@ -215,6 +231,8 @@ def _page(report: Report) -> dict[str, Any]:
         "layers": grouped,
         "folds": len(grouped) < len(report.tensors),
         "folded": len(report.tensors) > 60,
+        "recipe": isinstance(report.to, ByRecipe),
+        "rule": rule_of_recipes(),
     }
 
 

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
+from fpemu.analysis.by_recipe import ByRecipe
 from fpemu.analysis.metadata import READ_BY_PRODUCTS
+from fpemu.analysis.parts import rule_of_recipes
 from fpemu.analysis.records import GRADIENTS
-from fpemu.analysis.report.definitions import describe_cast, describe_format
+from fpemu.analysis.report.definitions import describe_cast, describe_format, describe_recipe
 from fpemu.analysis.report.numbers import cell, count, plain, share
 from fpemu.analysis.report.rows import json_value
 from fpemu.analysis.report.section import Section
 from fpemu.analysis.report.sections.events import Incident
 from fpemu.analysis.report.sections.tensors import TensorRow
 from fpemu.analysis.report.sections.what_if import ScaleRow
-from fpemu.analysis.report.sentences import Recorded, headline, reasons
+from fpemu.analysis.report.sentences import Recorded, headline, reasons, worst_of
 from fpemu.analysis.report.status import Status
 from fpemu.analysis.report.terminal import item
 from fpemu.analysis.scales import SafeScales
@@ -84,12 +86,12 @@ def judge(
         nothing = f"No verdict on {cast}: all {count(values)} recorded values are zero."
         return Verdict(Status.NO_DATA, nothing)
     first = next(iter(hard or about), None)
-    worst = max(judged, key=lambda row: (not row.safe, row.lost_percent))
+    worst = worst_of(judged, cast)
     failing = [row for row in judged if not row.safe]
     status = _status(failing, loss_scale)
     relevant = [row for row in scale_rows if (row.name, row.kind) in keys]
     others = [row for row in tensors if not row.judged]
-    limit = share(100 * question.tolerance)
+    limit = rule_of_recipes() if isinstance(cast, ByRecipe) else share(100 * question.tolerance)
     said = reasons(failing, hard, loss_scale, relevant, others, cast, limit, recorded)
     return Verdict(
         status,
@@ -116,9 +118,13 @@ def provenance(
 ) -> tuple[tuple[str, Any], ...]:
     """Return what the report stands on: the cast, the recorded steps, the trace's metadata."""
     cast = question.to
+    about = (
+        {"recipe": f"{cast}, {describe_recipe(cast.recipe)}"} if isinstance(cast, ByRecipe) else
+        {"cast": f"{cast}, {describe_format(cast.format)}; {describe_cast(cast)}"}
+    )  # fmt: skip
     first: dict[str, Any] = {
-        "cast": f"{cast}, {describe_format(cast.format)}; {describe_cast(cast)}",
-        "tolerance_percent": 100 * question.tolerance,
+        **about,
+        **({} if isinstance(cast, ByRecipe) else {"tolerance_percent": 100 * question.tolerance}),
         "tensors": tensors,
         "recorded_steps": len(steps),
         "first_step": steps[0] if steps else None,

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from fpemu.analysis.by_recipe import ByRecipe
+from fpemu.analysis.parts import rule_of_recipes
 from fpemu.analysis.report.numbers import (
+    NOTHING,
     cosine,
     decibels,
     interval,
@@ -28,12 +31,13 @@ from fpemu.analysis.report.sections.tensors import worst_first
 from fpemu.analysis.report.terminal import add_columns, new_table, note, tensor
 from fpemu.analysis.scales import SafeScales, safe_of
 from fpemu.analysis.what_if import Row, percent
-from fpemu.cast import Cast
 from fpemu.tallies import Outcome
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fpemu.analysis.by_recipe import Target
+    from fpemu.analysis.parts import Parts
     from fpemu.analysis.report.findings import Grid
     from fpemu.analysis.report.question import Question
     from fpemu.analysis.report.summary import Report
@@ -63,6 +67,7 @@ class ScaleRow:
     step: int | None = None  #: None: all recorded steps together
     quality: Quality = UNKNOWN  #: expected unscaled
     quality_advised: Quality = UNKNOWN  #: expected at the scale advised, of a tensor
+    bits_per_value: float | None = None  #: of a recipe, whose scales are its own; None: a cast
 
     @property
     def lost_percent(self) -> float:
@@ -97,10 +102,16 @@ def scale_rows(rows: Iterable[Row], tolerance: float) -> list[ScaleRow]:
     for key, run in itertools.groupby(rows, key=lambda r: (r.name, r.kind, r.step, r.to)):
         name, kind, step, to = key
         counted = sorted(run, key=lambda row: row.scale)
-        [unscaled] = [row.outcome for row in counted if row.scale == 1.0]
         outcomes, factors = [r.outcome for r in counted], [r.scale for r in counted]
-        safe = safe_of([outcomes], to, factors, tolerance)
-        found.append(ScaleRow(name, kind, to, unscaled, safe, step))
+        [one] = [row for row in counted if row.scale == 1.0]
+        safe = (
+            safe_of([outcomes], to, factors, tolerance)
+            if one.scored is None else one.scored.safe_scales(to)
+        )
+        quality = UNKNOWN if one.scored is None else Quality(one.sqnr_db)
+        found.append(
+            ScaleRow(name, kind, to, one.outcome, safe, step, quality, quality, one.bits_per_value)
+        )
     return found
 
 
@@ -113,13 +124,29 @@ def tensor_rows(totals: Sequence[Total], grid: Grid, question: Question) -> tupl
     )
 
 
-def _tensor_row(total: Total, cast: Cast, counted: list[Outcome], question: Question) -> ScaleRow:
-    safe = safe_of([counted], str(cast), question.scales, question.tolerance)
+def _tensor_row(
+    total: Total, cast: Target, counted: list[Outcome], question: Question
+) -> ScaleRow:
+    safe = (
+        total.parts.scored(cast).safe_scales(cast) if isinstance(cast, ByRecipe) else
+        safe_of([counted], str(cast), question.scales, question.tolerance)
+    )  # fmt: skip
     one, best = counted[question.one], counted[question.scales.index(safe.best)]
     unscaled, *advised = expected(total.parts, cast, {1.0: one, safe.best: best})
     return ScaleRow(
-        total.name, total.kind, str(cast), one, safe, None, unscaled, *(advised or [unscaled])
-    )
+        total.name, total.kind, str(cast), one, safe, None, unscaled,
+        advised[0] if advised else unscaled, _bits(total.parts, cast),
+    )  # fmt: skip
+
+
+def _worst(recipe: ByRecipe, each: Iterable[Parts]) -> SafeScales:
+    """Of what a recipe makes of tensors, the verdict on the worst."""
+    found = [parts.scored(recipe).safe_scales(recipe) for parts in each]
+    return min(found, key=lambda one: (one.safe, -one.lost_percent))
+
+
+def _bits(parts: Parts, to: Target) -> float | None:
+    return parts.scored(to).bits_per_value if isinstance(to, ByRecipe) else None
 
 
 def kind_rows(
@@ -132,13 +159,21 @@ def kind_rows(
         together = reduce(add, (totals[k].parts for k in members))
         for c, cast in enumerate(question.casts):
             outcomes = together.outcomes(cast, question.scales)
-            counted = [grid[k][c] for k in members if not totals[k].stays_wide]
-            safe = safe_of(
-                counted or [outcomes], str(cast), question.scales, question.tolerance
-            )
+            narrow = [k for k in members if not totals[k].stays_wide]
+            safe = (
+                _worst(cast, [totals[k].parts for k in narrow] or [together])
+                if isinstance(cast, ByRecipe) else
+                safe_of([grid[k][c] for k in narrow] or [outcomes], str(cast), question.scales,
+                        question.tolerance)
+            )  # fmt: skip
             one = outcomes[question.one]
             [quality] = expected(together, cast, {1.0: one})
-            rows.append(ScaleRow(None, kind, str(cast), one, safe, None, quality))
+            bits = _bits(together, cast)
+            rows.append(
+                ScaleRow(None, kind, str(cast), one, safe, None, quality, bits_per_value=bits)
+            )
+            if bits is not None:
+                continue  # a recipe's scales are its own: there is no curve
             curves.append(curve(kind, str(cast), question.scales, outcomes))
     return tuple(rows), tuple(curves)
 
@@ -188,16 +223,26 @@ def render_scales(rows: Sequence[ScaleRow], console: Console) -> None:
     """Print safe scales, one line for each tensor and format."""
     table = new_table()
     dated = any(row.step is not None for row in rows)
-    add_columns(table, "tensor", *(["step>"] * dated), "format", *_titles(False))
+    recipes = any(row.bits_per_value is not None for row in rows)
+    more = ["SQNR>", "bits>"] * recipes
+    add_columns(table, "tensor", *(["step>"] * dated), "format", *_titles(False), *more)
     last = None
     for row in rows:
         here = (row.name, row.kind, row.step)
         first = tensor(row.name or "", row.kind) if here != last else Text()
         cells = list(_cells(row, first, False))
-        table.add_row(cells[0], *([str(row.step)] * dated), *cells[1:])
+        last_cells = [decibels(row.quality.sqnr_db), _width(row.bits_per_value)] * recipes
+        table.add_row(cells[0], *([str(row.step)] * dated), *cells[1:], *last_cells)
         last = here
     console.print(table)
-    note(console, f"Lost at 1: unscaled. Advised: for this tensor alone{_NONE_SAFE}")
+    said = f" Recipes bring their own scales, and are safe with {rule_of_recipes()}; bits are those "
+    said += "of a value with its share of the scales."
+    note(console, f"Lost at 1: unscaled. Advised: for this tensor alone{_NONE_SAFE}"
+                  + said * recipes)  # fmt: skip
+
+
+def _width(bits: float | None) -> str:
+    return NOTHING if bits is None else f"{bits:.3g}"
 
 
 def _titles(wide: bool) -> tuple[str, ...]:
@@ -209,11 +254,11 @@ def _cells(row: ScaleRow, first: Text, wide: bool) -> Iterable[str | Text]:
     safe = row.safe
     style = "green" if safe.unscaled else "yellow" if safe.safe else "bold red"
     quality = (decibels(row.quality.sqnr_db), cosine(row.quality.cosine)) if wide else ()
+    head = first, Text(plain(row.to)), share(row.lost_percent), *quality
+    if row.bits_per_value is not None:
+        return (*head, Text("its own", style), NOTHING, NOTHING)
     return (
-        first,
-        Text(plain(row.to)),
-        share(row.lost_percent),
-        *quality,
+        *head,
         Text(interval(safe), style),
         power(safe.best) if safe.safe else f"({power(safe.best)})",
         share(safe.lost_percent),
