@@ -263,6 +263,7 @@ class Cast:
         return cls(Format.from_json(form) if isinstance(form, Mapping) else form, **rules)
 
 
+@lru_cache(maxsize=1024)  # looking for a name that nobody has takes a millisecond
 def _refuse_borrowed_name(form: Format) -> None:
     """Refuse a format that another one is found by the name of: its casts' texts would lie."""
     try:

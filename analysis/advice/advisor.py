@@ -64,20 +64,20 @@ def advise(
     a power-of-two scale of its own. In wider ones only gradients have a scale, the loss scale.
     Recipes (`fpemu.scaling`), by name, text or record, are for products too and bring their scales
     with them; the run has counted them (`watch(..., recipes=)`).
-    tolerance: the share of its non-zero values that a tensor may lose in a format. memory: a goal for all
-    tensors that the layers have, in bytes, or below 1 as a share of what float32 takes; the advice
-    is then the assignment of least damage within it. evaluate: a function that takes a policy, runs
-    the emulation with it and returns a number, smaller for better, such as the final loss: some
-    points of the front are run, and the best is advised. seed: of the search.
+    tolerance: the share of its non-zero values that a tensor may lose in a format. memory: a goal
+    for all tensors that the layers have, in bytes, or below 1 as a share of what float32 takes; the
+    advice is then the assignment of least damage within it. evaluate: a function that takes a
+    policy, runs the emulation with it and returns a number, smaller for better, such as the final
+    loss: some points of the front are run, and the best is advised. seed: of the search.
 
     Each layer gets the first format in which every tensor of it is safe (`fpemu.analysis.scales`):
     nothing overflows, no more than the tolerance is lost; of a recipe, whose error is measured, an
-    SQNR of 15 dB is kept and no more than half comes out 0 (`fpemu.analysis.parts`). Damage is, for a tensor, the larger of
-    the share of values lost and the rounding error's share of the signal, 1 if one overflows to
-    infinity or NaN; a layer's is the sum over its tensors, and so on. Counts are exact; the
-    signal-to-noise ratio is predicted from the histogram, to about 0.6 dB while little is lost at
-    either end; of recipes it is measured, and memory holds their scales. The advice speaks of the
-    recorded steps.
+    SQNR of 15 dB is kept and no more than half comes out 0 (`fpemu.analysis.parts`). Damage is, for
+    a tensor, the larger of the share of values lost (in a recipe, rounded to 0) and the rounding
+    error's share of the signal, 1 if one overflows to infinity or NaN; a layer's is the sum over
+    its tensors, and so on. Counts are exact; the signal-to-noise ratio is predicted from the
+    histogram, to about 0.6 dB while little is lost at either end; of recipes it is measured, and
+    memory holds their scales. The advice speaks of the recorded steps.
     Gradients are judged without the loss scale that they were recorded times
     (`fpemu.analysis.carried`). NaN and infinity in what was recorded make the status "broken",
     unless a loss scaler skipped the step. A trace without values gives "no_data".

@@ -147,7 +147,8 @@ def about(name: str) -> Iterator[None]:
     except InputError as error:
         if str(error).startswith(("tensor ", "checkpoint ")):
             raise
-        raise InputError(f"tensor {name[:80]!r}: {error}, or skip the tensor") from None
+        way_out = "" if "skip" in str(error) else ", or skip the tensor"
+        raise InputError(f"tensor {name[:80]!r}: {error}{way_out}") from None
 
 
 def notes_of(jobs: Sequence[Job], how: How, given: Mapping[str, str] | None) -> dict[str, str]:

@@ -151,7 +151,7 @@ class Scaling:
         if self.recipe.block.columns is not None:
             kept = np.moveaxis(kept, axis, -1)
         whole = scales[1].view("<f4")[0] if isinstance(rule, TwoLevel) else np.float32(1)
-        kept = np.ascontiguousarray(kept)
+        kept = np.asarray(kept, order="C")  # a scale of all has no dimension, and keeps none
         found: Array = Scaled(self.recipe, codes, kept, np.float32(whole), axis).dequantize()
         return found
 

@@ -161,8 +161,8 @@ def definitions(cast: Target, tolerance: float) -> tuple[Definition, ...]:
         "negative ones), in percent of the finite non-zero values. Rounding error is not in it.",
         "zero %": "Zeros in percent of all values. All other percentages are of the finite "
         "non-zero values.",
-        "safe": f"No value comes out NaN or infinite, and each tensor keeps {rule_of_recipes()}, as "
-        "measured over all recorded steps together."
+        "safe": f"No value comes out NaN or infinite, and each tensor keeps {rule_of_recipes()}, "
+        "as measured over all recorded steps together."
         if isinstance(cast, ByRecipe)
         else f"No value overflows, and at most {share(100 * tolerance)} of the finite non-zero "
         "values of each tensor are lost, over all recorded steps together. It speaks of range "
@@ -183,8 +183,8 @@ def definitions(cast: Target, tolerance: float) -> tuple[Definition, ...]:
         "formats: within about a decibel, where nothing is clamped. -∞ dB: a value overflows; no "
         "cosine is given then, nor where values are clamped.",
         "damage": "What a format would do to a layer, from 0 to 1: the larger of the share of its "
-        "values lost (in a recipe, rounded to 0) and of the errors' squares in the values' squares; "
-        "1 if any value overflows.",
+        "values lost (in a recipe, rounded to 0) and of the errors' squares in the values' "
+        "squares; 1 if any value overflows.",
         "loss scalers": "Each is replayed on the recorded gradients: its overflows, the steps it "
         "would have skipped, and what is lost to underflow, to overflow and to skipped steps. With "
         "another scaler than the one that ran, the gradients would have been others: an estimate.",
@@ -203,7 +203,7 @@ def definitions(cast: Target, tolerance: float) -> tuple[Definition, ...]:
         "central moment over the squared variance: 3 for a normal distribution.",
         "events": "Per tensor and event, the first step. NaN, infinite and overflowing values "
         "count from the first one; underflow and saturation, of formats, once a step loses more "
-        f"than {share(100 * tolerance)}. Within a step, in the order of recording: the first is the "
-        "cause to look at.",
+        f"than {share(100 * tolerance)}. Within a step, in the order of recording: the first is "
+        "the cause to look at.",
     }
     return tuple(Definition(term, meaning) for term, meaning in words.items())

@@ -38,7 +38,7 @@ class Recorded(NamedTuple):
 
 
 def worst_of(rows: Sequence[TensorRow], cast: Target) -> TensorRow:
-    """Return the tensor that a verdict names: the one that loses most; in a recipe, the noisiest."""
+    """Return the tensor that a verdict names: the one that loses most; by recipe, the noisiest."""
     if isinstance(cast, ByRecipe):
         return min(rows, key=lambda row: row.rank)
     return max(rows, key=lambda row: (not row.safe, row.lost_percent))

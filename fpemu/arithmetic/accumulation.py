@@ -82,7 +82,7 @@ class Accumulation:
         """Return how many of so many terms a block has; 0 without blocks."""
         if self.splits is not None:
             return max(1, -(-terms // self.splits))
-        return self.block or 0
+        return min(self.block, max(terms, 1)) if self.block else 0
 
     @property
     def total(self) -> Cast:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from fpemu.arithmetic.accumulation import Accumulation
-from fpemu.arithmetic.operands import read_operand
-from fpemu.arithmetic.products import Sums, matmul
+from fpemu.arithmetic.products import Sums, like_operands, matmul, read_factor
 from fpemu.cast import Cast
 from fpemu.errors import InputError
 from fpemu.format import Format, short
-from fpemu.libraries.library import host_array, library_of
+from fpemu.libraries.library import host_array
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -37,7 +37,7 @@ def conv2d(
              [80., 96.]]]], dtype=float32)
 
     x: (batch, channels, height, width). weight: (outputs, channels / groups, height, width).
-    stride, padding, dilation: one number, or one for each direction; padding adds zeros, which
+    stride, padding, dilation: one number, or (of rows, of columns); padding adds zeros, which
     are terms as others (an infinite weight makes NaN of them). A window's terms are summed by
     channel, row and column; to and options: as in `matmul`. Shapes that do not fit and float64
     are refused.
@@ -48,18 +48,16 @@ def conv2d(
     _check(image.shape, kernel.shape, groups)
     windows = _windows(image, kernel.shape[2:], steps, edges, gaps)
     batch, _, high, wide = windows.shape[:4]
-    terms = kernel[0].size
+    terms = math.prod(kernel.shape[1:])
     columns = windows.transpose(0, 1, 4, 5, 2, 3).reshape(batch, groups, terms, high * wide)
     rows = kernel.reshape(groups, kernel.shape[0] // groups, terms)
     found = matmul(rows, columns, to, **options)
-    result = found.reshape(batch, kernel.shape[0], high, wide)
-    library = library_of(x)
-    return result if library is None else library.from_numpy(result, x)
+    return like_operands([x, weight], found.reshape(batch, kernel.shape[0], high, wide))
 
 
 def _read(x: Any, what: str) -> Array:
     array = np.asarray(host_array(x))
-    read_operand(array, what)
+    read_factor(array, what)
     if array.ndim != 4:
         raise InputError(
             f"{what} has {array.ndim} axes: must have 4, (batch, channels, height, width)"
@@ -68,7 +66,7 @@ def _read(x: Any, what: str) -> Array:
 
 
 def _two(name: str, value: Any, low: int) -> tuple[int, int]:
-    pair = value if isinstance(value, tuple) else (value, value)
+    pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     good = len(pair) == 2 and all(type(v) is int and v >= low for v in pair)
     if not good:
         raise InputError(f"{name}={short(value)}: must be an int of at least {low}, or two of them")

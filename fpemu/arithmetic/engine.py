@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fpemu.arithmetic.accumulation import Accumulation, Order
+from fpemu.arithmetic.operands import read_only
 from fpemu.elementwise import draws_of
 from fpemu.errors import InputError
 from fpemu.kernels.cpu_arithmetic_rounders import plain_sums, rounder_of
@@ -85,7 +86,7 @@ def multiply_matrices(
             f"{max(outputs, rows * columns)} stochastic sums in one call: at most "
             f"{(1 << 32) // SLOTS}; give parts, each with a seed of its own"
         )
-    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    a, b = read_only(np.ascontiguousarray(a)), read_only(np.ascontiguousarray(b))
     keys = drawn.keys(terms) if drawn else _NO_KEYS
     loop = _loop(a, b, how, drawn.bits if drawn else 32)
     out = np.empty((rows, columns), _F64 if b.dtype == _F64 else _F32)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from fpemu.arithmetic.operands import read_operands
+from fpemu.arithmetic.operands import check_options, read_operands
 from fpemu.arithmetic.operations import Options, round_results
 from fpemu.cast import Cast
 from fpemu.errors import InputError
-from fpemu.format import Format
+from fpemu.format import Format, short
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -26,6 +26,10 @@ def _sigmoid(x: Array) -> Array:
     return np.asarray(np.where(x >= 0, 1.0, small) / (1.0 + small))
 
 
+def _rsqrt(x: Array) -> Array:
+    return np.asarray(1.0 / np.sqrt(x))
+
+
 #: Name -> function of float64 arrays, for `evaluate`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
@@ -34,7 +38,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
     "arcsin": np.arcsin, "arccos": np.arccos, "arctan": np.arctan, "arctan2": np.arctan2,
     "cbrt": np.cbrt, "hypot": np.hypot, "power": np.power,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x), "sigmoid": _sigmoid,
+    "rsqrt": _rsqrt, "sigmoid": _sigmoid,
 }  # fmt: skip
 
 
@@ -62,8 +66,14 @@ def evaluate(
         if options.pop(name, None):  # type: ignore[misc]
             raise InputError(f"{name}: needs an exact result; a function's is float64's")
     work = FUNCTIONS.get(function) if isinstance(function, str) else function
-    if work is None:
-        raise InputError(f"function {function!r}: must be one of {list(FUNCTIONS)}, or callable")
+    if not callable(work):
+        raise InputError(
+            f"function {short(function)}: must be one of {list(FUNCTIONS)}, or callable"
+        )
+    check_options(options, Options)
+    wanted = getattr(work, "nin", len(operands) or 1)  # a second operand would be numpy's out
+    if len(operands) != wanted:
+        raise InputError(f"function {function!r}: takes {wanted} operands, not {len(operands)}")
     read = read_operands(operands, limited=False)
     with np.errstate(all="ignore"):
         found = np.asarray(work(*(x.astype(np.float64) for x in read.shaped())))

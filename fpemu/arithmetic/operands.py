@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from fpemu.errors import InputError
 from fpemu.format import short
 from fpemu.libraries.library import Library, host_out, library_of
 
-__all__ = ["Operands", "check_range", "read_operand", "read_operands"]
+__all__ = ["Operands", "check_options", "check_range", "read_only", "read_operand", "read_operands"]
 
 Array = np.ndarray[Any, Any]
 
@@ -87,6 +88,22 @@ def read_operands(values: tuple[Any, ...], limited: bool) -> Operands:
     library = library_of(foreign[0]) if foreign else None
     given = _common([dtype for _, dtype in pairs if dtype is not None])
     return Operands(flat, shape, given, scalar, library, foreign[0] if foreign else None)
+
+
+def read_only(array: Array) -> Array:
+    """Return a view that loops cannot write to; numba compiles a loop for each of the two kinds."""
+    found = array.view()
+    found.flags.writeable = False
+    return found
+
+
+def check_options(given: Mapping[str, Any], known: type[Any]) -> None:
+    """Refuse an option that a TypedDict does not have."""
+    unknown = sorted(set(given) - set(known.__annotations__))
+    if unknown:
+        raise InputError(
+            f"option {unknown[0]!r}: unknown; options are {list(known.__annotations__)}"
+        )
 
 
 def _common(dtypes: list[np.dtype[Any]]) -> np.dtype[Any]:

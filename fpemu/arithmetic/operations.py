@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
-from fpemu.arithmetic.flags import Tininess, find_flags, read_tininess
-from fpemu.arithmetic.operands import Operands, read_operands
+from fpemu.arithmetic.flags import Flags, Tininess, find_flags, read_tininess
+from fpemu.arithmetic.operands import Operands, check_options, read_only, read_operands
 from fpemu.arrays import check_out, result_dtype
 from fpemu.cast import Cast, Negative, Overflow, Rounding, Subnormals, Zero, cast_of
 from fpemu.elementwise import draws_of, run
@@ -167,21 +167,25 @@ class _Call:
     def finish(self) -> Any:
         """Round `exact` and return it as the caller wants it."""
         rounded = self.round(self.exact, self.cast)
+        flags = self.raised(rounded) if self.flags else None  # before out, which an operand may be
         found = self.target
         if found is None:
             found = rounded.astype(self.wanted, copy=False)  # exact: it holds every result
         else:
             np.copyto(found, rounded, casting="unsafe")
         result = self.operands.result(found, self.out)
-        if not self.flags:
-            return result
+        return result if flags is None else (result, flags)
+
+    def raised(self, rounded: Array) -> Flags:
+        """Return the flags of the rounded results."""
         shaped = self.operands.shaped()
-        return result, find_flags(self.exact, rounded, shaped, self.cast, self.tininess, self.round)
+        return find_flags(self.exact, rounded, shaped, self.cast, self.tininess, self.round)
 
 
 def _operate(
     name: str, values: tuple[Any, ...], to: Cast | Format | str, **options: Unpack[Options]
 ) -> Any:
+    check_options(options, Options)
     call = _Call(read_operands(values, limited=name not in ("add", "subtract")), to, **options)
     down = call.cast.rounding is Rounding.DOWN
     _run(name, call.operands.flat, call.exact, down, call.threads)
@@ -191,7 +195,7 @@ def _operate(
 def round_results(
     operands: Operands, results: Array, to: Cast | Format | str, **options: Unpack[Options]
 ) -> Any:
-    """Round float64 results of operands as an operation's are."""
+    """Round float64 results of operands as an operation's are; options: checked."""
     call = _Call(operands, to, **options)
     call.exact = results
     return call.finish()
@@ -203,6 +207,9 @@ def _run(
     """Write each exact result, rounded to odd, to an array."""
     if name == "subtract":
         name, flat = "add", [flat[0], np.negative(flat[1])]
+    if len({x.dtype for x in flat}) > 1:  # of each mixture a loop would be compiled
+        flat = [x.astype(_F64) for x in flat]
+    flat = [read_only(x) for x in flat]
     loop, target = operation_loop(name), exact.reshape(-1)
 
     def chunk(start: int, stop: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fpemu.arithmetic.accumulation import Accumulation, Order, read_accumulation
 from fpemu.arithmetic.engine import draws_for, multiply_batches, multiply_matrices
-from fpemu.arithmetic.operands import check_range, read_operand
+from fpemu.arithmetic.operands import check_options, check_range, read_operand
 from fpemu.arrays import result_dtype
 from fpemu.cast import Cast
 from fpemu.errors import InputError
@@ -21,7 +21,7 @@ from fpemu.libraries.library import library_of
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["Sums", "dot", "matmul", "sum"]
+__all__ = ["Sums", "dot", "like_operands", "matmul", "read_factor", "sum"]
 
 Array = np.ndarray[Any, Any]
 
@@ -66,7 +66,8 @@ def sum(
     ones = np.ones((1, terms.shape[0]), _F32)
     how, seed, bits, threads = _settings(to, settings)
     found = multiply_matrices(ones, terms, how, draws_for(how, seed, bits), threads).reshape(shape)
-    return _like([x], found.astype(result_dtype(given or _F64, how.total.format), copy=False))
+    wanted = result_dtype(given or _F64, how.total.format)
+    return like_operands([x], found.astype(wanted, copy=False))
 
 
 def dot(
@@ -116,12 +117,12 @@ def matmul(
     Stochastic rounding draws for each output, term and rounding by itself from the seed.
     """
     settings = dict(options)
-    (left, one), (right, other) = _factor(a, "a"), _factor(b, "b")
+    (left, one), (right, other) = read_factor(a, "a"), read_factor(b, "b")
     shape = _product_shape(left.shape, right.shape)
     how, seed, bits, threads = _settings(to, settings)
     found = multiply_batches(left, right, how, draws_for(how, seed, bits), threads).reshape(shape)
     wanted = result_dtype(one if one == other else _F32, how.total.format)
-    return _like([a, b], found.astype(wanted, copy=False))
+    return like_operands([a, b], found.astype(wanted, copy=False))
 
 
 # --- shapes ------------------------------------------------------------------------------------
@@ -144,7 +145,8 @@ def _columns(array: Array, axis: Any) -> tuple[Array, tuple[int, ...]]:
     return np.ascontiguousarray(terms), shape
 
 
-def _factor(x: Any, what: str) -> tuple[Array, np.dtype[Any]]:
+def read_factor(x: Any, what: str) -> tuple[Array, np.dtype[Any]]:
+    """Return a float32 array, of one axis at least, and the dtype that counts."""
     array, given = read_operand(x, what)
     if array.dtype == _F64:
         raise InputError(
@@ -173,18 +175,15 @@ def _product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 def _settings(
     to: Any, options: dict[str, Any]
 ) -> tuple[Accumulation, Any, Any, int | None]:
+    check_options(options, Sums)
     seed, bits, threads = (options.pop(n, None) for n in ("seed", "random_bits", "threads"))
-    unknown = sorted(set(options) - {"product", "order", "block", "splits", "outer"})
-    if unknown:
-        known = [*Sums.__annotations__]
-        raise InputError(f"option {unknown[0]!r}: unknown; options are {known}")
     if threads is not None:
         thread_count(threads)
     return read_accumulation(to, options), seed, bits, threads
 
 
-def _like(values: list[Any], found: Array) -> Any:
-    """The result as an array of the first library among the operands; a scalar for no axes."""
+def like_operands(values: list[Any], found: Array) -> Any:
+    """Return what was found as the first operand with a library has it; without axes, a scalar."""
     for x in values:
         library = library_of(x)
         if library is not None:

@@ -10,11 +10,11 @@ import numpy as np
 
 from fpemu.arithmetic.operands import read_operand
 from fpemu.arithmetic.operations import add, divide
+from fpemu.arithmetic.products import like_operands
 from fpemu.cast import Cast, Rounding, make_cast
 from fpemu.emulate import round
 from fpemu.errors import InputError
 from fpemu.format import Format, short
-from fpemu.libraries.library import library_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -54,21 +54,20 @@ def all_reduce(
     last without a neighbour waits. The total is rounded to the wire once more as it is sent to
     all, and its owner keeps that too: all ranks have the same bits. average: the total is divided
     by the number of ranks first (rounded by the accumulator). seed: for stochastic casts.
-    Infinity, NaN and overflow follow the casts at each step.
+    The result is float32, of the library of rank 0's array. Infinity, NaN and overflow follow the
+    casts at each step.
     """
     sent, summed = make_cast(wire), make_cast(wire if accumulator is None else accumulator)
     try:
         way = Topology(topology)
     except ValueError:
         raise InputError(f"topology={short(topology)}: must be 'ring' or 'tree'") from None
-    ranks = _read(arrays)
+    arrays, ranks = _read(arrays)
     hops = _Hops(sent, summed, seed, ranks[0].size)
     total = (_ring if way is Topology.RING else _tree)(ranks, hops)
     if average:
         total = divide(total, np.float32(len(ranks)), summed, **hops.draws(summed))
-    found = hops.send(total).reshape(np.shape(arrays[0]))
-    library = library_of(arrays[0])
-    return found if library is None else library.from_numpy(found, arrays[0])
+    return like_operands(arrays[:1], hops.send(total).reshape(np.shape(arrays[0])))
 
 
 class _Hops:
@@ -113,11 +112,13 @@ def _tree(ranks: list[Array], hops: _Hops) -> Array:
     return ranks[0]
 
 
-def _read(arrays: Any) -> list[Array]:
+def _read(arrays: Any) -> tuple[list[Any], list[Array]]:
+    """The arrays as given, and flat ones of float32."""
     try:
-        found = [read_operand(x, "array")[0] for x in arrays]
+        given = list(arrays)
     except TypeError:
         raise InputError(f"arrays={short(arrays)}: must be a list of one array a rank") from None
+    found = [read_operand(x, "array")[0] for x in given]
     if not found:
         raise InputError("arrays is empty: give one array a rank")
     for rank, x in enumerate(found):
@@ -126,4 +127,4 @@ def _read(arrays: Any) -> list[Array]:
                 f"array of rank {rank} is {x.dtype.name}{list(x.shape)}: all must be float32 or "
                 f"narrower, of the shape of rank 0, {list(found[0].shape)}"
             )
-    return [np.ravel(x) for x in found]
+    return given, [np.ravel(x) for x in found]

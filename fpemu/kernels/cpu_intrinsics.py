@@ -58,7 +58,8 @@ def _cast(source: str, target: str) -> Loop:
 
         return getattr(types, target)(getattr(types, source)), code
 
-    return intrinsic(cast)  # type: ignore[no-any-return]
+    made: Loop = intrinsic(cast)
+    return made
 
 
 @cache
@@ -92,6 +93,7 @@ def _reduction(count: int) -> Loop:
 
     word = ir.IntType(32)
     vector = ir.VectorType(word, count)
+    function_of: Loop = get_or_insert_function  # untyped in some versions of numba
 
     def reduce(typing, words, i):  # type: ignore[no-untyped-def]
         def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -102,8 +104,9 @@ def _reduction(count: int) -> Loop:
             sizes = builder.and_(loaded, ir.Constant(vector, [0x7FFFFFFF] * count))
             kind = ir.FunctionType(word, [vector])
             name = f"llvm.vector.reduce.umax.v{count}i32"
-            return builder.call(get_or_insert_function(builder.module, kind, name), [sizes])
+            return builder.call(function_of(builder.module, kind, name), [sizes])
 
         return types.uint32(words, types.intp), code
 
-    return intrinsic(reduce)  # type: ignore[no-any-return]
+    made: Loop = intrinsic(reduce)
+    return made

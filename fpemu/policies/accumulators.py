@@ -16,7 +16,7 @@ from typing import Any
 
 from fpemu.arithmetic import Accumulation, Order
 from fpemu.cast import Cast, Rounding, make_cast
-from fpemu.catalog import find_format
+from fpemu.catalog import FORMATS, find_format
 from fpemu.errors import FpemuError, InputError, did_you_mean
 from fpemu.format import Format
 from fpemu.tensorcore import Chip, chips, find_chip
@@ -43,7 +43,7 @@ class OnChip:
 
     chip: Chip
     promote: int | None = None
-    out: Format = find_format("float32")
+    out: Format = FORMATS["float32"]
 
     def __init__(
         self, chip: Chip | str, promote: int | None = None, out: Format | str = "float32"
@@ -100,9 +100,9 @@ def _make(value: Any) -> Accumulator | None:
     if isinstance(value, Chip):
         return OnChip(value)
     if isinstance(value, Mapping):
-        return _checked(OnChip, _CHIP_FACTS, value) if "chip" in value else (
-            Accumulation.from_json(value)
-        )  # fmt: skip
+        if "chip" not in value:
+            return Accumulation.from_json(value)
+        return OnChip(**_checked(_CHIP_FACTS, value))
     if isinstance(value, Cast | Format):
         return Accumulation(value)
     text = value.strip() if isinstance(value, str) else ""
@@ -120,7 +120,7 @@ def _read(name: str, inside: str) -> Accumulator:
             raise InputError(f"{part[:40]!r} is not one new fact=value")
         facts[key] = int(value) if re.fullmatch(r"\d{1,9}", value) else value
     if _is_chip(name):
-        return _checked(OnChip, _CHIP_FACTS, {"chip": name, **facts})
+        return OnChip(**_checked(_CHIP_FACTS, {"chip": name, **facts}))
     try:
         cast = make_cast(name)
     except FpemuError:
@@ -129,7 +129,7 @@ def _read(name: str, inside: str) -> Accumulator:
             f"{name!r:.60} is no chip and no format; {hint}chips: {', '.join(chips)}; formats as "
             "in fpemu.Cast"
         ) from None
-    return _checked(Accumulation, _SUM_FACTS, {"cast": cast, **facts})
+    return Accumulation(**_checked(_SUM_FACTS, {"cast": cast, **facts}))
 
 
 def _is_chip(name: str) -> bool:
@@ -140,12 +140,12 @@ def _is_chip(name: str) -> bool:
     return True
 
 
-def _checked(made: Any, known: tuple[str, ...], facts: Mapping[str, Any]) -> Any:
+def _checked(known: tuple[str, ...], facts: Mapping[str, Any]) -> dict[str, Any]:
     for key in facts:
         if key not in known:
             hint = did_you_mean(str(key)[:40], known)
-            raise InputError(f"{str(key)[:40]!r} is no fact of it; {hint}facts: {', '.join(known)}")
-    return made(**facts)
+            raise InputError(f"{str(key)[:40]!r} is unknown here; {hint}facts: {', '.join(known)}")
+    return dict(facts)
 
 
 def accumulator_text(accumulator: Accumulator | None) -> str:

@@ -110,9 +110,10 @@ def find_policy(
     policy: a name of `POLICIES`; "uniform:FORMAT", every operation in one format (or Cast's text,
     or preset); "jmp:params=...,compute=...,output=...", as jmp reads it (or "jmp:half"); one of
     these followed by clauses of `fpemu.policies.text`, separated by ';' or line breaks, which
-    change it; or the text that `str(policy)` gives. A recipe of `fpemu.scaling`, its name or
-    text, or Products, is a policy that rounds the operands of every matrix product by it, all
-    else in float32. A Policy is returned as it is.
+    change it; or the text that `str(policy)` gives. " accumulate=hopper" after a name adds
+    products up as a chip does, or in a format (see `Products`). A recipe of `fpemu.scaling`, its
+    name or text, or Products, is a policy that rounds the operands of every matrix product by it,
+    all else in float32. A Policy is returned as it is.
     known: names of operations; if given, a policy that names another is refused.
     """
     found = policy if isinstance(policy, Policy) else _read(policy)

@@ -11,7 +11,7 @@ from typing import Any
 from fpemu.cast import Cast
 from fpemu.errors import FpemuError, InputError, did_you_mean
 from fpemu.format import Format
-from fpemu.policies.accumulators import split_accumulator
+from fpemu.policies.accumulators import Accumulator, split_accumulator
 from fpemu.policies.checks import (
     check_facts,
     check_kind,
@@ -27,6 +27,7 @@ from fpemu.policies.rule import Rule, Rules, make_rule, rules
 from fpemu.policies.scalers import cast_scaler
 from fpemu.policies.text import from_text, to_text
 from fpemu.scaling import Delayed, Recipe
+from fpemu.tensorcore import Chip
 
 __all__ = ["Policy"]
 
@@ -217,7 +218,7 @@ class Policy:
             return found
         return found.replace(accumulate=own)  # an override that says nothing of it
 
-    def accumulating(self, accumulate: Any) -> Policy:
+    def accumulating(self, accumulate: Accumulator | Chip | Cast | str | None) -> Policy:
         """Return the policy with its matrix products added up by a chip, or in a format.
 
         >>> from fpemu.policies import find_policy

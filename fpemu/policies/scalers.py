@@ -107,7 +107,7 @@ def cast_scaler(cast: Cast) -> Scaler:
     >>> from fpemu.cast import Cast
     >>> from fpemu.policies.scalers import cast_scaler
     >>> str(cast_scaler(Cast("bf16")))
-    'tensor fixed bfloat16'
+    'tensor fixed bfloat16:overflow=ieee'
     """
     if cast == Cast("float32"):
         return None

@@ -16,6 +16,7 @@ from fpemu.scaling.hadamard import Hadamard
 from fpemu.scaling.layout import Block
 from fpemu.scaling.recipe import Recipe, Scaled
 from fpemu.scaling.rules import AmaxRule, Exponent, ExponentRule, FixedRule, TwoLevel
+from fpemu.scaling.tally import RecipeTally, recipe_tally
 
 __all__ = [
     "AmaxRule",
@@ -29,9 +30,11 @@ __all__ = [
     "Hadamard",
     "IntegerElement",
     "Recipe",
+    "RecipeTally",
     "Scaled",
     "TwoLevel",
     "Variant",
     "find_recipe",
+    "recipe_tally",
     "recipes",
 ]

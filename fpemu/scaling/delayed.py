@@ -67,11 +67,7 @@ class Delayed:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "element", make_element(self.element))
-        known = [one.value for one in Variant]
-        if self.variant not in known and not isinstance(self.variant, Variant):
-            hint = did_you_mean(str(self.variant), known)
-            raise InputError(f"variant={self.variant!r:.40}: {hint}give one of {', '.join(known)}")
-        object.__setattr__(self, "variant", Variant(self.variant))
+        object.__setattr__(self, "variant", _variant(self.variant))
         if type(self.length) is not int or self.length < 1:
             raise InputError(f"length={self.length!r:.40}: must be a number of steps from 1 on")
         if type(self.margin) is not int or abs(self.margin) > _MARGIN:
@@ -143,6 +139,14 @@ class Delayed:
                 scale = most / top / np.float32(2.0**self.margin)
         # Keras keeps the reciprocal: 0, of an infinite scale
         return float(scale) if self.variant is Variant.KERAS else min(float(scale), _FLT_MAX)
+
+
+def _variant(value: Any) -> Variant:
+    known = [one.value for one in Variant]
+    if not isinstance(value, Variant) and value not in known:
+        hint = did_you_mean(str(value), known)
+        raise InputError(f"variant={value!r:.40}: {hint}give one of {', '.join(known)}")
+    return Variant(value)
 
 
 def _engine(state: Delayed, amax: float) -> Delayed:

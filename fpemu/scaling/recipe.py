@@ -256,8 +256,7 @@ class Recipe:
     def _codes(self, scaled: Scaled) -> Array:
         """The codes of a Scaled, one each."""
         bits, name, codes = self.element.bits, str(self.element), scaled.codes
-        wanted = np.uint8 if bits <= 8 else np.uint16
-        _expect("codes", codes, np.dtype(wanted))
+        _expect("codes", codes, np.dtype(np.uint8 if scaled.packed else dtype_of_bits(bits)))
         axis = axis_of(codes, scaled.axis)
         if not scaled.packed or bits >= 8:
             return np.asarray(codes)

@@ -440,7 +440,7 @@ def _checked(found: RecipeTally) -> RecipeTally:
     inside = found.axis < 0 and len(found.crest) <= _CREST_BINS
     ends = (found.low, found.low + max(len(found.scales) - 1, 0))
     few = max(found.zero_blocks, found.nan_blocks, found.clipped_blocks) <= found.blocks
-    if not (fits and inside and few and all(end in _BINADES for end in ends)):
+    if not (found.tensors and fits and inside and few and all(end in _BINADES for end in ends)):
         raise InputError("these counts do not fit together")
     return found
 

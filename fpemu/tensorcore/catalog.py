@@ -57,7 +57,7 @@ _TABLE = (
         Unit("bfloat16", AlignedSum(16, 25, -133), recorded=_H100),
         Unit("tf32", AlignedSum(8, 25, -133), recorded=_H100),
         Unit(_FP8, AlignedSum(32, 13, -133, result=_E8M13), recorded=_H100),
-    ), _PAPERS),
+    ), _PAPERS, "TF32 is recorded for half a step, FP8 without c; the rest of both as published"),
     Chip("blackwell", (
         Unit(_HALF, AlignedSum(16, 25, -133)),
         _half(16, 25, -21),

@@ -42,8 +42,9 @@ class Unit:
         out: Format | str = "float32",
         recorded: str = "",
     ) -> None:
-        one = isinstance(formats, str) or not isinstance(formats, Iterable)
-        names: Iterable[Any] = (formats,) if one else formats
+        names: Iterable[Any] = (
+            (formats,) if isinstance(formats, str) or not isinstance(formats, Iterable) else formats
+        )
         forms, result = tuple(find_format(name) for name in names), find_format(out)
         if not forms:
             raise FormatError("a Unit without formats: name at least one")

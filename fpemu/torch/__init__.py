@@ -5,7 +5,7 @@
     prepare(model, ...)      FakeQuantize modules for a model's weights and activations, and undo
     Integer(bits)            symmetric integers, beside the float formats
     emulate(policy)          a context in which a model runs in another framework's precisions, or
-                             multiplies by a recipe of `fpemu.scaling`
+                             multiplies by a recipe of `fpemu.scaling`, or adds up as a chip does
 
 The files, each from the outside in:
 
@@ -18,7 +18,8 @@ The files, each from the outside in:
                     called in policies), conversions (x.half()), transparent (functions written
                     in Python), edges (changes of format, and what they do to gradients)
       products      matrix products whose operands have recipes: operands (one of them, rounded),
-                    delays (the states of delayed scaling), layers (what those are called)
+                    accumulate (the sums of a chip, or of a format), delays (the states of delayed
+                    scaling), layers (what those are called)
       dispatch      below autograd: rounds results. kernels (facts of ATen's operations),
                     promotion (which results are narrow), recipes (kernels that round more than
                     once), onednn, inplace (the numbers)

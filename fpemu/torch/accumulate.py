@@ -26,6 +26,8 @@ __all__ = ["Operand", "accumulated", "doubts", "split"]
 Tensor = torch.Tensor
 Array = np.ndarray[Any, Any]
 
+_ONE = np.ones((1, 1), np.float32)
+
 
 class Operand(NamedTuple):
     """One factor of a product: its numbers, or elements and the factors that belong to them."""
@@ -37,7 +39,7 @@ class Operand(NamedTuple):
     rotation: Hadamard | None = None
 
     @property
-    def mT(self) -> Operand:  # noqa: N802  PyTorch's name
+    def mT(self) -> Operand:
         """The operand with rows and columns changed."""
         turned = None if self.factors is None else self.factors.mT
         return self._replace(values=self.values.mT, factors=turned, block=self.block[::-1])
@@ -80,10 +82,13 @@ def accumulated(a: Operand, b: Operand, by: Accumulator) -> Tensor:
         )
     x, y = array_of(a.values), array_of(b.values)
     depth = x.shape[-1]
+    if not depth:
+        return a.values @ b.values
     spans = [n for n in (a.block[1], b.block[0]) if 0 < n < depth]
     if not spans:
-        out = _sums(x, y, a, b, by) * _factors(a, b, 0)
-        return torch.from_numpy(out)
+        sums, factors = _sums(x, y, a, b, by), _factors(a, b, 0)
+        with np.errstate(all="ignore"):  # infinity and NaN are what the chip gives, too
+            return torch.from_numpy(sums * factors)
     step = math.gcd(*spans)
     out = np.zeros((*x.shape[:-1], y.shape[-1]), np.float32)
     for start in range(0, depth, step):
@@ -134,8 +139,8 @@ def _sums(x: Array, y: Array, a: Operand, b: Operand, by: Accumulator) -> Array:
 def _factors(a: Operand, b: Operand, place: int) -> Array:
     """What the sums from a place on are multiplied by: (rows or 1, columns or 1)."""
     rows, columns = a.values.shape[-2], b.values.shape[-1]
-    left = np.float32([[1]]) if a.factors is None else a.factors.numpy()
-    right = np.float32([[1]]) if b.factors is None else b.factors.numpy()
+    left = _ONE if a.factors is None else a.factors.numpy()
+    right = _ONE if b.factors is None else b.factors.numpy()
     i = place // a.block[1] if a.block[1] else 0
     j = place // b.block[0] if b.block[0] else 0
     left = _spread(left[..., i : i + 1], a.block[0], -2, rows)
@@ -149,8 +154,5 @@ def _spread(factors: Array, tile: int, axis: int, count: int) -> Array:
     """Factors of blocks as one for each line."""
     if tile < 2 or factors.shape[axis] == count:
         return factors
-    return np.repeat(factors, tile, axis=axis)[(..., *_head(axis, count))]
-
-
-def _head(axis: int, count: int) -> tuple[slice, ...]:
-    return (slice(count), slice(None)) if axis == -2 else (slice(count),)
+    many: Array = np.repeat(factors, tile, axis=axis)
+    return many[..., :count, :] if axis == -2 else many[..., :count]

@@ -13,8 +13,10 @@ import torch
 from fpemu.cast import Cast
 from fpemu.errors import InputError
 from fpemu.policies import Policy, Products, check_operations, find_policy, in_torch
+from fpemu.policies.accumulators import Accumulator
 from fpemu.policies.in_torch import left_out
 from fpemu.scaling import Delayed, Recipe
+from fpemu.tensorcore import Chip
 from fpemu.torch.calls import CallMode
 from fpemu.torch.dispatch import DispatchMode
 from fpemu.torch.inplace import Draws
@@ -45,7 +47,7 @@ def emulate(
     model: torch.nn.Module | None = None,
     device: str | torch.device | None = None,
     seed: int | None = None,
-    accumulate: Any = None,
+    accumulate: Accumulator | Chip | Cast | str | None = None,
 ) -> Emulation:
     """Return a context in which PyTorch computes as if tensors had a policy's formats.
 
@@ -108,7 +110,7 @@ class Emulation:
         model: torch.nn.Module | None = None,
         device: str | torch.device | None = None,
         seed: int | None = None,
-        accumulate: Any = None,
+        accumulate: Accumulator | Chip | Cast | str | None = None,
     ) -> None:
         if model is not None and not isinstance(model, torch.nn.Module):
             raise InputError(f"model of {type(model)}: give a torch.nn.Module, or leave it out")

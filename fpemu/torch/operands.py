@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import torch
 
 from fpemu.cast import Cast
-from fpemu.format import Format
 from fpemu.policies import Products
 from fpemu.scaling import Block, Delayed, Recipe
 from fpemu.torch.accumulate import Operand, accumulated, split

@@ -38,7 +38,7 @@ class Product(torch.autograd.Function):
         ctx.formats = [None if x is None else tags.of(x) for x in (a, b, added)]
         ctx.added = None if added is None else added.shape
         with work.state.aside():
-            rows = a.reshape(-1, a.shape[-1]) if ctx.flat else a
+            rows = a.flatten(0, -2) if ctx.flat else a
             x = work.operand("x", rows, -1, ctx.formats[0])
             w = work.operand("w", b, -2, ctx.formats[1])
             out = work.times(x, w).reshape(*a.shape[:-1], b.shape[-1])
@@ -78,7 +78,7 @@ def _gradients(ctx: Any, upper: Tensor) -> tuple[Tensor | None, Tensor | None, T
     own = work.state.tags.of(upper)
     of_a = of_b = added = turned = None
     with work.state.aside():
-        dy = upper.reshape(-1, upper.shape[-1]) if ctx.flat else upper
+        dy = upper.flatten(0, -2) if ctx.flat else upper
         if needs_a:
             turned = work.operand("dy", dy, -1, own)
             shared = work.shares("w", "dgrad_w")

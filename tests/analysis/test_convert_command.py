@@ -206,11 +206,13 @@ def test_conditions_that_are_none() -> None:
         (["--to", "mxfp8", "--only", "fein"], "no tensor is called so"),
         (["--to", "mxfp8", "--out", "no/a.safetensors"], "there is no folder"),
         (["--to", "mxfp8", "--out", "model.npz"], "it is the checkpoint that is read"),
-        (["--to", "mxfp8", "--report", "a.pdf"], "the suffix says the form"),
+        (["--to", "mxfp8", "--report", "a.pdf"], "--report 'a.pdf': the suffix says the form"),
+        (["--to", "mxfp8", "--out", ""], "cannot write"),
+        (["--to", "tensor fixed(scale=nan) fp4"], "scale=nan: must be a float32 above 0"),
         (["--to", "mxfp8", "--report", "a.html", "--json"], "name the file .json"),
         (["--to", "mxfp8", "--fail-on", "x<1"], "measures: sqnr"),
         (["--to", "mxfp8", "--only", "bias", "--axis", "1"], "'bias': axis=1"),
-        (["--to", "deepseek.weight", "--only", "bias"], "'bias': blocks of 128x128"),
+        (["--to", "deepseek.weight", "--only", "bias"], "one row, or skip the tensor"),
     ],
 )
 def test_refusals_are_one_line(checkpoint: Path, args: list[str], rule: str) -> None:

@@ -47,6 +47,10 @@ def test_poles_domains_and_users_functions():
     assert arithmetic.evaluate("sigmoid", np.float32([-1000, 1000]), to="fp16").tolist() == [0, 1]
     with pytest.raises(InputError, match="function 'expp': must be one of"):
         arithmetic.evaluate("expp", x, to="fp16")
+    with pytest.raises(InputError, match="takes 1 operands, not 2"):  # numpy's second one is out
+        arithmetic.evaluate("exp", x, x, to="fp16")
+    with pytest.raises(InputError, match="function 3: must be one of"):
+        arithmetic.evaluate(3, x, to="fp16")
     with pytest.raises(InputError, match="function gave float32"):
         arithmetic.evaluate(lambda v: v.astype(np.float32), x, to="fp16")
     with pytest.raises(InputError, match="flags: needs an exact result"):
@@ -103,6 +107,8 @@ def test_average_shapes_and_exact_casts():
     for topology in ("ring", "tree"):
         got = arithmetic.all_reduce(whole, "float32", topology=topology, average=True)
         assert_same_bits(got, sum(whole) / np.float32(4))
+    few = arithmetic.all_reduce((np.float32([k, 2]) for k in range(5)), "fp16")
+    assert few.tolist() == [10, 10]
     few = arithmetic.all_reduce([np.float32([1, 2])] * 5, "fp16")  # more ranks than elements
     assert few.tolist() == [5, 10]
 
@@ -179,6 +185,12 @@ def test_conv2d_is_pytorch_s():
     got = arithmetic.conv2d(x, weight, "float16", **options)
     want = torch.nn.functional.conv2d(x, weight, **options)
     assert torch.equal(got, want), "small integers are exact"
+    assert torch.equal(arithmetic.conv2d(x.numpy(), weight, "float16", **options), want)
+    lists = {name: [*v] if name != "groups" else v for name, v in options.items()}
+    assert torch.equal(arithmetic.conv2d(x, weight, "float16", **lists), want)
+    for few, rows in ((x[:0], weight), (x, weight[:0])):
+        want = torch.nn.functional.conv2d(few, weight, **options)[:, : len(rows)]
+        assert arithmetic.conv2d(few, rows, "float16", **options).shape == want.shape
 
 
 @pytest.mark.parametrize(
@@ -189,6 +201,7 @@ def test_conv2d_is_pytorch_s():
         ((1, 2, 4, 4), (1, 2, 5, 3), {}, r"weight reaches over \[5, 3\]"),
         ((1, 2, 4, 4), (1, 2, 3, 3), {"stride": 0}, "stride=0: must be an int of at least 1"),
         ((1, 2, 4, 4), (1, 2, 3, 3), {"groups": 3}, "groups=3: must divide the 2 channels"),
+        ((1, 2, 4, 4), (1, 2, 3, 3), {"strides": 2}, "option 'strides': unknown"),
     ],
 )
 def test_conv2d_refuses_in_one_line(x, weight, options, message):

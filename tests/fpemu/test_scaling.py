@@ -467,8 +467,8 @@ def test_keras_float8_is_keras() -> None:
     state, scale, history = Delayed("e4m3fn", length=3, variant="keras"), 1.0, np.zeros(3, "f4")
     scale, scales = keras.ops.convert_to_tensor(np.float32(1)), []
     for step in range(14):
-        size = {5: 0.0, 7: 1e-40}.get(step, 2.0 ** rng.integers(-20, 20))
-        x = np.float32([0, *rng.standard_normal(50)] * np.float64(size))
+        size = 0.0 if step == 5 else 1e-40 if 7 <= step < 10 else 2.0 ** rng.integers(-20, 20)
+        x = np.float32(np.append(0, rng.standard_normal(50)) * size)
         theirs = quantizers.quantize_and_dequantize(
             keras.ops.convert_to_tensor(x), scale, "float8_e4m3fn", "float32"
         )

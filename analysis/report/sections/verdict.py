@@ -191,5 +191,6 @@ SECTION = Section(
     lambda report: {
         "badge": BADGES[report.verdict.status],
         "judged": [row for row in report.tensors if row.judged],
+        "recipe": isinstance(report.to, ByRecipe),
     },
 )

@@ -235,8 +235,8 @@ def render_scales(rows: Sequence[ScaleRow], console: Console) -> None:
         table.add_row(cells[0], *([str(row.step)] * dated), *cells[1:], *last_cells)
         last = here
     console.print(table)
-    said = f" Recipes bring their own scales, and are safe with {rule_of_recipes()}; bits are those "
-    said += "of a value with its share of the scales."
+    said = f" Recipes bring their own scales, and are safe with {rule_of_recipes()}; bits are "
+    said += "those of a value with its share of the scales."
     note(console, f"Lost at 1: unscaled. Advised: for this tensor alone{_NONE_SAFE}"
                   + said * recipes)  # fmt: skip
 
