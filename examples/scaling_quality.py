@@ -25,6 +25,7 @@ TABLE = (
     ("MXINT8", 41.93, "mxint8.fit", "mxint8"),
     ("MXINT6", 30.18, "mxint6.fit", "mxint6"),
     ("MXINT4", 17.22, "mxint4.fit", "mxint4"),
+    ("NVINT4", 21.65, "1x16 two_level int4:symmetric", None),
 )
 
 

@@ -38,6 +38,7 @@ PUBLISHED = {
     "mxint8.fit": (41.93, 0.8),
     "mxint6.fit": (30.18, 0.8),
     "mxint4.fit": (17.22, 0.8),
+    "1x16 two_level int4:symmetric": (21.65, 0.8),
 }
 
 
