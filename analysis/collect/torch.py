@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -116,6 +117,7 @@ class Watch:
         recording, self._recording = self._recording, None
         if recording is None:
             return
+        self._note_emulation()
         recording.remove()
         recording.write(self.trace)
         if left_out := recording.unsupported.items() - self._left_out.items():
@@ -124,6 +126,13 @@ class Watch:
         if any(self._inputs.get(name) != names for name, names in recording.inputs.items()):
             self._inputs.update(recording.inputs)
             self.trace.metadata[READ_BY_PRODUCTS] = self._inputs
+
+    def _note_emulation(self) -> None:
+        """Keep under which policy, and so with which accumulator, a run is emulated."""
+        emulation = sys.modules.get("fpemu.torch.emulation")  # not loaded: none is entered
+        policy = emulation.emulated() if emulation else None
+        if policy is not None and self.trace.metadata.get("emulated") != policy:
+            self.trace.metadata["emulated"] = policy
 
     def _loss(self, value: float) -> None:
         scale = scalers.scale_of(self._scaler) or 1.0
@@ -138,6 +147,7 @@ class Watch:
 
     def _before(self, optimizer: Optimizer) -> None:
         if self._recording:
+            self._note_emulation()
             self._recording.before(optimizer, find_place(2))
 
     def _after(self, optimizer: Optimizer) -> None:
@@ -226,8 +236,9 @@ def watch(
     as first causes. stop_on: "overflow" (a value became infinite, or leaves the range of `to`),
     "nan", or both: raises FirstCauseError there. lead_up: how many tensors before it are kept.
     skip: patterns of names to leave out. unsupported: "raise", or "skip" to leave out and list in
-    the metadata ("not_watched") sparse, quantized, complex, float64 and meta tensors. evaluation:
-    whether forward passes without gradients are recorded too. blocks: count blocks of so many
+    the metadata ("not_watched") sparse, quantized, complex, float64 and meta tensors; the
+    policy of an emulation that the run is in stands there too ("emulated"). evaluation: whether
+    forward passes without gradients are recorded too. blocks: count blocks of so many
     numbers along the last axis too (32 for MX, 16 for NVFP4), for the report's section on them.
     recipes: count too what these make of each tensor, along its last axis: names such as "mxfp8"
     and "nvfp4", texts or Recipes (`fpemu.scaling`), for what-if, advice and the report.

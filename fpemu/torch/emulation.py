@@ -26,7 +26,7 @@ from fpemu.torch.optimizers import Optimizers
 from fpemu.torch.recipes import recipes_of
 from fpemu.torch.state import State
 
-__all__ = ["Emulation", "emulate"]
+__all__ = ["Emulation", "emulate", "emulated"]
 
 _FLOAT32 = Cast("float32")
 
@@ -87,6 +87,17 @@ def _eager() -> Any:
     stance = torch.compiler.set_stance("force_eager")
     stance.__enter__()
     return stance
+
+
+def emulated() -> str | None:
+    """Return the name of the policy that this thread computes under, or None.
+
+    >>> from fpemu.torch.emulation import emulate, emulated
+    >>> with emulate("te.delayed", accumulate="hopper"):
+    ...     print(emulated())
+    te.delayed accumulate=hopper
+    """
+    return _entered.stack[-1].policy.name if _entered.stack else None
 
 
 class Emulation:

@@ -166,7 +166,7 @@ def test_the_integer_algorithm_is_what_fractions_say(name):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_integer_algorithm_is_what_fractions_say_of_100_000(name):
-    assert against_fractions(name, 150) > 17_000
+    assert against_fractions(name, 100) > 17_000
 
 
 # --- all codes ---------------------------------------------------------------------------------
