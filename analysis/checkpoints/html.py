@@ -14,8 +14,8 @@ from fpemu.analysis.checkpoints.result import Scan
 from fpemu.analysis.checkpoints.rows import Loss
 from fpemu.analysis.checkpoints.sizes import size
 from fpemu.analysis.checkpoints.text import short_name
-from fpemu.analysis.report import numbers
 from fpemu.analysis.report.html import style_and_script
+from fpemu.analysis.report.pages import templates
 
 if TYPE_CHECKING:
     import jinja2
@@ -40,31 +40,14 @@ def render(found: Scan) -> str:
 
 @cache
 def _template() -> jinja2.Template:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        bar=numbers.bar_length,
-        count=numbers.count,
+    found = templates(
+        Path(__file__).parent / "templates",
         file=lambda path: Path(path).name,
-        interval=numbers.interval,
-        kind_words=numbers.kind_words,
-        number=numbers.number,
-        plain=numbers.plain,
-        power=numbers.power,
-        share=numbers.share,
         short_name=short_name,
-        shorten=numbers.shorten,
         size=size,
         tone=_tone,
     )
-    return environment.get_template("scan.html.j2")
+    return found.get_template("scan.html.j2")
 
 
 def _tone(loss: Loss) -> str:

@@ -22,7 +22,7 @@ from fpemu.analysis.conversion.coded import CODES, codes_from, entries_of
 from fpemu.analysis.conversion.container import Entry
 from fpemu.analysis.conversion.fitting import Inexact, read_inexact
 from fpemu.analysis.conversion.jobs import Job, Parts, Tell, about, check_names, kept_job, value_job
-from fpemu.analysis.conversion.numbers import copied
+from fpemu.analysis.conversion.numbers import copied, evenly
 from fpemu.analysis.conversion.part import Part
 from fpemu.analysis.conversion.parts import rows_at_once
 from fpemu.analysis.conversion.places import places, write_index
@@ -165,7 +165,7 @@ def _reader(parts: list[Stored], shape: tuple[int, ...], axis: int, target: Targ
         rows = rows_at_once(target, view, own)
         code, start = codes_from(target, view), 0
         size = code.octets(rows)
-        for octets in _evenly(parts[0], room, size, tell):
+        for octets in evenly(copied(parts[0], room, tell), min(size, parts[0].octets)):
             codes = code.codes(octets)[: view[0] - start]
             values = target.values(codes, scales, view, own, start)
             yield values, Part(values, codes)
@@ -174,16 +174,3 @@ def _reader(parts: list[Stored], shape: tuple[int, ...], axis: int, target: Targ
     return read
 
 
-def _evenly(stored: Stored, room: Room, size: int, tell: Tell) -> Iterator[Array]:
-    """Yield a tensor's bytes, so many at a time."""
-    kept, filled = np.empty(min(size, stored.octets), np.uint8), 0
-    for octets in copied(stored, room, tell):
-        while octets.size:
-            part = octets[: kept.size - filled]
-            kept[filled : filled + part.size] = part
-            filled, octets = filled + part.size, octets[part.size :]
-            if filled == kept.size:
-                yield kept
-                filled = 0
-    if filled:
-        yield kept[:filled]

@@ -14,8 +14,8 @@ from fpemu.analysis.checkpoints.sizes import size
 from fpemu.analysis.conversion.answer import ratio
 from fpemu.analysis.conversion.result import Converted
 from fpemu.analysis.conversion.text import dtypes
-from fpemu.analysis.report import numbers
 from fpemu.analysis.report.html import style_and_script
+from fpemu.analysis.report.pages import templates
 
 if TYPE_CHECKING:
     import jinja2
@@ -30,24 +30,11 @@ def render(done: Converted) -> str:
 
 @cache
 def _template() -> jinja2.Template:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        bar=numbers.bar_length,
-        count=numbers.count,
+    found = templates(
+        Path(__file__).parent / "templates",
         dtypes=dtypes,
         file=lambda path: Path(path).name,
-        plain=numbers.plain,
         ratio=ratio,
-        share=numbers.share,
-        shorten=numbers.shorten,
         size=size,
     )
-    return environment.get_template("convert.html.j2")
+    return found.get_template("convert.html.j2")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from fpemu.analysis.checkpoints.encodings import Encoding, Room, floats
 from fpemu.analysis.checkpoints.stored import Storage, Stored
 from fpemu.errors import InputError
 
-__all__ = ["PIECE", "copied", "rows_of", "top_of"]
+__all__ = ["PIECE", "copied", "evenly", "rows_of", "top_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -48,26 +48,44 @@ def _as_stored(flat: Array, stored: Stored) -> Array:
 
 
 def _flat(stored: Stored, room: Room, size: int) -> Iterator[Array]:
-    """Yield all numbers, `size` at a time, the last time perhaps fewer."""
+    """Yield a tensor's numbers in one dimension, so many at a time."""
+    return evenly(_floats(stored, room), min(size, stored.values))
+
+
+def _floats(stored: Stored, room: Room) -> Iterator[Array]:
+    """Yield a tensor's numbers as they are read; another count than it should have is refused."""
     assert stored.encoding is not None
-    wide = stored.encoding.format == "float64"
-    kept = np.empty(min(size, stored.values), np.float64 if wide else np.float32)
-    filled = seen = 0
+    seen = 0
     for octets in stored.pieces(room):
         found = _exact(octets, stored.encoding, room)
         seen += found.size
-        while found.size:
-            part = found[: kept.size - filled]
-            kept[filled : filled + part.size] = part
-            filled, found = filled + part.size, found[part.size :]
-            if filled == kept.size:
-                yield kept
-                filled = 0
+        yield found
     if seen != stored.values:
         raise InputError(
             f"tensor {stored.name[:80]!r}: it has {seen:,} values, not {stored.values:,}; "
             "download or save it again"
         )
+
+
+def evenly(pieces: Iterable[Array], size: int) -> Iterator[Array]:
+    """Yield what pieces hold, `size` at a time and the rest; the memory is used again.
+
+    >>> import numpy as np
+    >>> from fpemu.analysis.conversion.numbers import evenly
+    >>> [part.tolist() for part in evenly(iter([np.arange(3), np.arange(3, 5)]), 2)]
+    [[0, 1], [2, 3], [4]]
+    """
+    kept, filled = np.empty(0), 0
+    for piece in pieces:
+        if not kept.size:
+            kept = np.empty(size := max(size, 1), piece.dtype)
+        while piece.size:
+            part = piece[: size - filled]
+            kept[filled : filled + part.size] = part
+            filled, piece = filled + part.size, piece[part.size :]
+            if filled == size:
+                yield kept
+                filled = 0
     if filled:
         yield kept[:filled]
 

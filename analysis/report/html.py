@@ -20,6 +20,7 @@ from markupsafe import Markup
 from fpemu.analysis.report import numbers
 from fpemu.analysis.report.figures import Figure, figures
 from fpemu.analysis.report.layout import present
+from fpemu.analysis.report.pages import templates
 from fpemu.analysis.report.sections.verdict import BADGES
 from fpemu.analysis.report.summary import Report
 
@@ -95,37 +96,20 @@ def _body(name: str, **given: Any) -> Markup:
 
 @cache
 def _templates() -> jinja2.Environment:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.ChainableUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        share=numbers.share,
-        number=numbers.number,
+    return templates(
+        TEMPLATES,
+        lenient=True,
         bits=numbers.bits,
-        count=numbers.count,
+        cell=numbers.cell,
         cosine=numbers.cosine,
         decibels=numbers.decibels,
         exponent=numbers.exponent,
         file_size=numbers.file_size,
-        power=numbers.power,
-        interval=numbers.interval,
         key=_key,
-        kind_words=numbers.kind_words,
-        plain=numbers.plain,
-        shorten=numbers.shorten,
-        cell=numbers.cell,
-        bar=numbers.bar_length,
         tone=_tone,
         what=lambda what: _WHAT.get(what, what),
         words=lambda key: numbers.plain(str(key)).replace("_", " "),
     )
-    return environment
 
 
 def _key(value: float | None) -> str:
