@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from fpemu.errors import FormatError, UnknownFormatError, did_you_mean
-from fpemu.format import Format, NaN, short
+from fpemu.errors import FormatError, UnknownFormatError, did_you_mean, short
+from fpemu.format import Format, NaN
 
 __all__ = ["ALIASES", "FORMATS", "find_format", "p3109"]
 

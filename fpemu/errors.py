@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = [
     "FormatError",
@@ -23,6 +24,7 @@ __all__ = [
     "TraceError",
     "UnknownFormatError",
     "did_you_mean",
+    "short",
 ]
 
 
@@ -48,6 +50,13 @@ class TraceError(FpemuError):
 
 class MissingExtraError(FpemuError, ImportError):
     """An optional package is needed; the message names the extra that brings it."""
+
+
+def short(value: Any) -> str:
+    """A value as a message shows it, in one line, cut where it is long."""
+    text = repr(value) if not isinstance(value, int) or abs(value) < 10**80 else "a huge number"
+    text = " ".join(line.strip() for line in text.splitlines())
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

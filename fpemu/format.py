@@ -14,9 +14,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from fpemu.errors import FormatError
+from fpemu.errors import FormatError, short
 
-__all__ = ["Format", "NaN", "short"]
+__all__ = ["Format", "NaN"]
 
 
 class NaN(enum.Enum):
@@ -269,13 +269,6 @@ class Format:
         except TypeError as wrong:
             reason = str(wrong).replace("Format.__init__() ", "")
             raise FormatError(f"format facts {facts!r}: {reason}") from None
-
-
-def short(value: Any) -> str:
-    """A value as a message shows it, in one line, cut where it is long."""
-    text = repr(value) if not isinstance(value, int) or abs(value) < 10**80 else "a huge number"
-    text = " ".join(line.strip() for line in text.splitlines())
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 _FLOAT32_MAX = Fraction((1 << 24) - 1) * Fraction(2) ** 104

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fpemu.cast import Cast, make_cast
-from fpemu.errors import InputError
-from fpemu.format import Format, short
+from fpemu.errors import InputError, short
+from fpemu.format import Format
 
 __all__ = ["Accumulation", "Order", "read_accumulation"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from fpemu.arithmetic.accumulation import Accumulation
 from fpemu.arithmetic.products import Sums, like_operands, matmul, read_factor
 from fpemu.cast import Cast
-from fpemu.errors import InputError
-from fpemu.format import Format, short
+from fpemu.errors import InputError, short
+from fpemu.format import Format
 from fpemu.libraries.library import host_array
 
 if TYPE_CHECKING:

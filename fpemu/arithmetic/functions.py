@@ -10,8 +10,8 @@ import numpy as np
 from fpemu.arithmetic.operands import check_options, read_operands
 from fpemu.arithmetic.operations import Options, round_results
 from fpemu.cast import Cast
-from fpemu.errors import InputError
-from fpemu.format import Format, short
+from fpemu.errors import InputError, short
+from fpemu.format import Format
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

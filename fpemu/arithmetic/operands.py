@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fpemu.arrays import read_floats
-from fpemu.errors import InputError
-from fpemu.format import short
+from fpemu.errors import InputError, short
 from fpemu.libraries.library import Library, host_out, library_of
 
 __all__ = ["Operands", "check_options", "check_range", "read_only", "read_operand", "read_operands"]

@@ -13,8 +13,8 @@ from fpemu.arithmetic.operations import add, divide
 from fpemu.arithmetic.products import like_operands
 from fpemu.cast import Cast, Rounding, make_cast
 from fpemu.emulate import round
-from fpemu.errors import InputError
-from fpemu.format import Format, short
+from fpemu.errors import InputError, short
+from fpemu.format import Format
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

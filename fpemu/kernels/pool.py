@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from fpemu.errors import InputError
+from fpemu.errors import InputError, short
 
 __all__ = ["SMALL", "run_chunks", "thread_count"]
 
@@ -39,7 +39,7 @@ def thread_count(threads: int | None = None) -> int:
     except TypeError:
         number = 0
     if isinstance(threads, bool) or number < 1:
-        raise InputError(f"threads={threads!r}: must be an int, 1 or more")
+        raise InputError(f"threads={short(threads)}: must be an int, 1 or more")
     return number
 
 

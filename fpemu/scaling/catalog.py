@@ -121,4 +121,8 @@ def find_recipe(name: str | Recipe) -> Recipe:
     if isinstance(name, str) and " " in name.strip():
         return Recipe.of(name)
     hint = did_you_mean(str(name), tuple(RECIPES))
-    raise InputError(f"unknown recipe {name!r:.60}; {hint}known: {', '.join(RECIPES)}")
+    known = hint or f"known: {', '.join(RECIPES)}; "
+    raise InputError(
+        f"unknown recipe {name!r:.60}; {known}fpemu.scaling.recipes has all, and a text such as "
+        "'1x32 exponent e4m3fn' is one too"
+    )

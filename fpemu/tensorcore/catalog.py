@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fpemu.cast import Rounding
-from fpemu.errors import InputError, did_you_mean
-from fpemu.format import Format, NaN, short
+from fpemu.errors import InputError, did_you_mean, short
+from fpemu.format import Format, NaN
 from fpemu.tensorcore.chip import Chip, Unit
 from fpemu.tensorcore.sums import AlignedSum, ChainedSum, StagedSum
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from fpemu.arrays import holds
 from fpemu.catalog import find_format
-from fpemu.errors import FormatError, InputError
-from fpemu.format import Format, short
+from fpemu.errors import FormatError, InputError, short
+from fpemu.format import Format
 from fpemu.tensorcore.sums import Sum
 
 __all__ = ["Chip", "Unit"]

@@ -10,8 +10,8 @@ import numpy as np
 from fpemu.arrays import read_floats
 from fpemu.cast import Cast
 from fpemu.codes import encode
-from fpemu.errors import InputError
-from fpemu.format import Format, short
+from fpemu.errors import InputError, short
+from fpemu.format import Format
 from fpemu.kernels.pool import thread_count
 from fpemu.libraries.library import library_of
 from fpemu.tensorcore.catalog import find_chip

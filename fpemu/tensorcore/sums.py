@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from fpemu.cast import Cast, Rounding, Subnormals
 from fpemu.catalog import FORMATS
-from fpemu.errors import FormatError
-from fpemu.format import Format, NaN, short
+from fpemu.errors import FormatError, short
+from fpemu.format import Format, NaN
 
 __all__ = ["AlignedSum", "ChainedSum", "StagedSum", "Sum"]
 
