@@ -22,7 +22,11 @@ HEAD = ".version 9.0\n.target sm_80\n.address_size 64\n"
 TYPES = {"h": "u16", "r": "u32", "d": "u64"}
 
 #: Where ptxas leaves the work, or a part of it, to the machine.
-NOT_FOLDED = {"prmt.b32", "lop3.b32", "mul.hi.u64", "mul.hi.s64", "mad.hi.u32"}
+NOT_FOLDED = {"prmt.b32", "lop3.b32", "mul.hi.u64", "mul.hi.s64", "mad.hi.u32", "mul.f32",
+              "copysign.f32"}  # fmt: skip
+
+#: What it makes a program of, with branches, even where operands are constants.
+PROGRAMS = {"div.rn.f32", "div.rn.f64", "rcp.rn.f32"}
 
 
 def test_the_snippets_are_ptx():
@@ -83,12 +87,13 @@ def constant(opcode: str, operands: list[str], known: dict[str, int | None]) -> 
 
 
 def test_ptxas_folds_them_to_the_same_results():
-    body = "\n".join(stored(opcode, i, n) for n, (opcode, i) in enumerate(ROWS))
+    rows = [(n, opcode, i) for n, (opcode, i) in enumerate(ROWS) if opcode not in PROGRAMS]
+    body = "\n".join(stored(opcode, i, n) for n, opcode, i in rows)
     start = "ld.param.u64 %da8, [k_0]; cvta.to.global.u64 %da8, %da8;"
     text = f"{HEAD}.visible .entry k(.param .u64 k_0)\n{{{DECLARED}{start}\n{body}\nret;\n}}\n"
     found = constants_stored(ptx_toolchain.assemble(text, (8, 0)).instructions())
     wrong, left = [], set()
-    for n, (opcode, i) in enumerate(ROWS):
+    for n, opcode, i in rows:
         want = CASES[opcode][1][i][-1]
         if 8 * n not in found:
             left.add(opcode)
