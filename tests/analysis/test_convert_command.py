@@ -245,7 +245,10 @@ def test_what_is_no_checkpoint(tmp_path: Path, data: bytes, rule: str) -> None:
 
 # --- processes -----------------------------------------------------------------------------------
 
+# In the background of a shell Ctrl-C is ignored, and so by all that is started there.
 _FPEMU = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from fpemu.analysis.cli import main
 main(prog_name="fpemu")
 """
