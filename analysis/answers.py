@@ -134,7 +134,7 @@ def _cast_of(recipe: Recipe, record: Record) -> Cast | None:
     )
     # several arrays recorded as one had a largest magnitude each
     same = record.recordings == 1 or isinstance(rule, FixedRule)
-    whole = recipe.block.rows is None and getattr(recipe, "rotation", None) is None
+    whole = recipe.block.rows is None and recipe.rotation is None
     return element.cast if isinstance(element, FloatElement) and by_two and same and whole else None
 
 
