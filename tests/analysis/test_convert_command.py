@@ -5,26 +5,18 @@ from __future__ import annotations
 import html.parser
 import json
 import os
-import pty
 import re
-import signal
-import subprocess
-import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from command_process import huge, interrupted
 
-import fpemu
 from fpemu.analysis.cli import main
 from fpemu.analysis.conversion.fail_on import MEASURES, read_condition
 from fpemu.errors import InputError
-
-ROOT = Path(fpemu.__file__).parents[1]
 
 
 def call(*args: object, columns: int = 100) -> Result:
@@ -245,45 +237,12 @@ def test_what_is_no_checkpoint(tmp_path: Path, data: bytes, rule: str) -> None:
 
 # --- processes -----------------------------------------------------------------------------------
 
-# In the background of a shell Ctrl-C is ignored, and so by all that is started there.
-_FPEMU = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from fpemu.analysis.cli import main
-main(prog_name="fpemu")
-"""
-
-
 @pytest.mark.skipif(os.name == "nt", reason="sends the signal of Ctrl-C")
 def test_progress_and_interruption(tmp_path: Path) -> None:
     path = tmp_path / "huge.safetensors"
-    facts = {"w": {"dtype": "F32", "shape": [1 << 20, 1 << 14], "data_offsets": [0, 1 << 36]}}
-    text = json.dumps(facts).encode()
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        file.truncate(8 + len(text) + (1 << 36))
-    leader, follower = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-c", _FPEMU, "convert", path, "--to", "mxfp4", "--codes", "--out",
-         tmp_path / "out.safetensors"],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"},
-        stdout=follower, stderr=follower,
-    )  # fmt: skip
-    os.close(follower)
-    seen, deadline = b"", time.monotonic() + 60
-    while b"B/s" not in seen and time.monotonic() < deadline:
-        seen += os.read(leader, 4096)
-    child.send_signal(signal.SIGINT)
-    end = threading.Timer(60, child.kill)  # whatever happens, the test ends
-    end.start()
-    try:
-        while True:
-            seen += os.read(leader, 4096)
-    except OSError:  # Linux's end of a terminal
-        pass
-    os.close(leader)
-    assert child.wait() == 130
-    end.cancel()
+    huge(path, 1 << 20, 1 << 14)
+    seen = interrupted("convert", path, "--to", "mxfp4", "--codes", "--out",
+                       tmp_path / "out.safetensors")  # fmt: skip
     assert b"B/s" in seen
     assert b"huge.safetensors" in seen
     assert b"interrupted" in seen

@@ -5,28 +5,21 @@ from __future__ import annotations
 import html.parser
 import json
 import os
-import pty
 import re
-import signal
 import subprocess
-import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from command_process import huge, interrupted, process
 
-import fpemu
 from fpemu.analysis.checkpoints.fail_on import MEASURES, read_condition
 from fpemu.analysis.checkpoints.sizes import size
 from fpemu.analysis.cli import main
 from fpemu.analysis.trace import Trace
 from fpemu.errors import InputError
-
-ROOT = Path(fpemu.__file__).parents[1]
 
 
 def call(*args: object, columns: int = 100) -> Result:
@@ -218,53 +211,10 @@ def test_refusals_are_one_line(tmp_path: Path) -> None:
 # --- as a process ------------------------------------------------------------------------------
 
 
-# In the background of a shell Ctrl-C is ignored, and so by all that is started there.
-_FPEMU = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from fpemu.analysis.cli import main
-main(prog_name="fpemu")
-"""
-
-
-def process(*args: object, **streams: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", _FPEMU, "scan", *map(str, args)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}, **streams,
-    )  # fmt: skip
-
-
-def huge(path: Path) -> None:
-    """A sparse file that takes minutes to scan."""
-    shape = 1 << 37
-    facts = {"w": {"dtype": "F32", "shape": [shape], "data_offsets": [0, 4 * shape]}}
-    header = json.dumps(facts).encode()
-    with path.open("wb") as file:
-        file.write(len(header).to_bytes(8, "little") + header)
-        file.truncate(8 + len(header) + 4 * shape)
-
-
 @pytest.mark.skipif(os.name == "nt", reason="sends the signal of Ctrl-C")
 def test_progress_and_interruption(tmp_path: Path) -> None:
-    huge(tmp_path / "huge.safetensors")
-    leader, follower = pty.openpty()
-    out = tmp_path / "out.fpemu"
-    child = process(tmp_path / "huge.safetensors", "--out", out, stdout=follower, stderr=follower)
-    os.close(follower)
-    seen, deadline = b"", time.monotonic() + 60
-    while b"/s" not in seen and time.monotonic() < deadline:
-        seen += os.read(leader, 4096)
-    child.send_signal(signal.SIGINT)
-    end = threading.Timer(60, child.kill)  # whatever happens, the test ends
-    end.start()
-    try:
-        while True:
-            seen += os.read(leader, 4096)
-    except OSError:  # Linux's end of a terminal
-        pass
-    os.close(leader)
-    assert child.wait() == 130
-    end.cancel()
+    huge(tmp_path / "huge.safetensors", 1 << 37)
+    seen = interrupted("scan", tmp_path / "huge.safetensors", "--out", tmp_path / "out.fpemu")
     assert b"B/s" in seen
     assert b"huge.safetensors" in seen
     assert b"interrupted" in seen
@@ -273,7 +223,7 @@ def test_progress_and_interruption(tmp_path: Path) -> None:
 
 
 def test_no_bar_where_stderr_is_no_terminal(checkpoint: Path) -> None:
-    child = process(checkpoint, "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = process("scan", checkpoint, "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     out, err = child.communicate(timeout=60)
     assert child.returncode == 0
     json.loads(out)
