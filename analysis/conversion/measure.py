@@ -12,6 +12,7 @@ from fpemu.analysis.conversion.measure_loop import measure_loop
 from fpemu.analysis.conversion.part import Part
 from fpemu.analysis.conversion.targets import Target
 from fpemu.analysis.what_if import percent
+from fpemu.codes import dtype_of_bits
 
 __all__ = ["Measured", "measure", "tops_of"]
 
@@ -86,7 +87,7 @@ def tops_of(target: Target) -> Array:
 def _values(target: Target, bits: int) -> Array:
     """The value of every code; a codebook may have fewer than its bits allow."""
     count = len(getattr(target.element, "values", ())) or 1 << bits
-    codes = np.arange(count, dtype=np.uint8 if bits <= 8 else np.uint16)
+    codes = np.arange(count, dtype=dtype_of_bits(bits))
     table: Array = np.asarray(target.element.decode(codes), np.float64)
     table = np.where(np.isinf(table), np.nan, table)
     return np.concatenate([table, np.full((1 << bits) - count, np.nan)])

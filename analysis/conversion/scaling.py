@@ -11,7 +11,7 @@ import numpy as np
 from fpemu.analysis.conversion.part import Draw, Part, Shape, one_matrix
 from fpemu.cast import Rounding
 from fpemu.errors import InputError
-from fpemu.scaling import ExponentRule, FloatElement, Recipe, Scaled, TwoLevel
+from fpemu.scaling import FloatElement, Recipe, Scaled, TwoLevel
 from fpemu.scaling.elements import Element
 
 __all__ = ["Scaling"]
@@ -144,7 +144,7 @@ class Scaling:
         scales: the bytes of those of the whole tensor, and of the tensor's own.
         """
         rule, unit = self.recipe.rule, self.unit(shape, axis) or len(codes)
-        kept = scales[0] if isinstance(rule, ExponentRule | TwoLevel) else scales[0].view("<f4")
+        kept = scales[0].view(np.dtype(rule.stored).newbyteorder("<"))
         kept = kept.reshape(self.grid(shape, axis))
         if self.recipe.block.rows is not None and len(codes) < shape[0]:
             kept = kept[start // unit : -(-(start + len(codes)) // unit)]

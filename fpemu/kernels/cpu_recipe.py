@@ -14,7 +14,7 @@ import numpy as np
 
 from fpemu.kernels.compile import jit, source_stamp
 
-__all__ = ["COUNTS", "SUMS", "largest_loop", "recipe_loop"]
+__all__ = ["COUNTS", "SUMS", "recipe_loop"]
 
 _STAMP = source_stamp()
 
@@ -23,23 +23,6 @@ COUNTS = ("zero", "nan", "inf", "overflow", "lost", "subnormal", "clipped")
 
 #: What it adds up for each line, by index.
 SUMS = ("signal", "noise", "clipped", "broken")
-
-
-@cache
-def largest_loop() -> Callable[..., Any]:
-    """Return largest(words, out): of each row the largest magnitude, NaN above all, as bits."""
-    stamp = _STAMP
-    magnitude = np.uint32(0x7FFFFFFF)
-
-    def largest(words, out):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018
-        for row in range(words.shape[0]):
-            top = np.uint32(0)
-            for column in range(words.shape[1]):
-                top = max(top, words[row, column] & magnitude)
-            out[row] = top
-
-    return jit(largest)
 
 
 @cache

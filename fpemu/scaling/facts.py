@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,19 +28,16 @@ from fpemu.kernels.scale import (
 from fpemu.scaling.elements import Codebook, Element, FloatElement, IntegerElement
 from fpemu.scaling.rules import (
     AmaxRule,
-    Exponent,
     ExponentRule,
     FixedRule,
     ScaleRule,
     TwoLevel,
+    exponents_of,
 )
 
 __all__ = ["element_facts", "element_table", "scale_facts"]
 
 Array = np.ndarray[Any, Any]
-
-_FULL = 0x7FFFFF  # a significand's bits: a carry out of it raises the exponent
-_HALF = 0x400000  # 2^-127, a subnormal
 
 
 def scale_facts(rule: ScaleRule, element: Element) -> ScaleFacts:
@@ -84,37 +80,16 @@ def element_table(element: Element, draws: Draws | None, size: int) -> Array | N
 
 
 def _exponent(rule: ExponentRule, element: Element) -> ExponentFacts:
-    quotient, factor, added, tiny, emax = _MODES[rule.mode](element)
-    least, broken = float_word(rule.least), float_word(math.nan if rule.broken else 0.0)
-    return ExponentFacts(quotient, factor, added, tiny, emax, int(least), int(broken))
-
-
-#: (quotient, factor, added, tiny, emax), as in ExponentFacts.
-_Mode = tuple[str, int, int, int, int]
-
-
-def _of_amax(added: int, element: Element) -> _Mode:
-    return "amax", 0, added, _FULL - added, element.emax
-
-
-def _even(element: Element) -> _Mode:
-    return _of_amax(1 << (22 - element.mantissa_bits), element)
-
-
-def _fit(element: Element) -> _Mode:
-    return _of_amax(_FULL - (int(float_word(element.max)) & _FULL), element)
-
-
-_MODES: dict[Exponent, Callable[[Element], _Mode]] = {
-    Exponent.FLOOR: lambda element: _of_amax(0, element),
-    Exponent.CEIL: lambda element: _of_amax(_FULL, element),
-    Exponent.EVEN: _even,
-    Exponent.FIT: _fit,
-    Exponent.RCEIL: lambda element: ("over", int(float_word(element.max)), _FULL, _HALF, 0),
-    Exponent.RECIPROCAL: lambda element: (
-        "times", int(float_word(np.float32(1) / np.float32(element.max))), _FULL, _HALF, 0,
-    ),
-}  # fmt: skip
+    how = exponents_of(rule.mode, element)
+    return ExponentFacts(
+        quotient=how.quotient,
+        factor=int(float_word(how.factor)),
+        added=how.added,
+        tiny=how.tiny,
+        emax=how.emax,
+        least=int(float_word(rule.least)),
+        broken=int(float_word(math.nan if rule.broken else 0.0)),
+    )
 
 
 def _amax(rule: AmaxRule, element: Element) -> AmaxFacts:
@@ -146,5 +121,4 @@ def _fixed(rule: FixedRule) -> FixedFacts:
     return FixedFacts(int(float_word(scale)), int(float_word(kept)))
 
 
-assert set(_MODES) == set(Exponent)
 assert ScaleRule == ExponentRule | AmaxRule | FixedRule | TwoLevel

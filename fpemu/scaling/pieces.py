@@ -14,11 +14,23 @@ from fpemu.scaling.elements import Element
 from fpemu.scaling.layout import Lines
 from fpemu.scaling.rules import ScaleRule, Scales
 
-__all__ = ["Done", "Piece", "encode_piece", "round_piece", "scale_lines", "times"]
+__all__ = [
+    "PIECE",
+    "BlockScales",
+    "Done",
+    "Piece",
+    "each_piece",
+    "encode_piece",
+    "pieces_of",
+    "round_piece",
+    "scale_lines",
+    "scales_of_blocks",
+    "times",
+]
 
 Array = np.ndarray[Any, Any]
 
-_SIZE = 1 << 16  #: numbers: they and what is made of them stay in the second cache
+PIECE = 1 << 16  #: numbers: they and what is made of them stay in the second cache
 
 Place = tuple[slice, slice]
 
@@ -49,7 +61,7 @@ def scale_lines(
     sink: Callable[[Piece], None],
 ) -> Done:
     """Find the scales of lines, and hand each piece to a sink while it is in the cache."""
-    pieces = list(laid.pieces(_SIZE))
+    pieces = pieces_of(laid)
     find = _by_itself if _apart(laid, rule) else _after_all
     scales_of, done = find(laid, rule, element, threads, pieces)
     width = laid.lines.shape[1]
@@ -61,7 +73,7 @@ def scale_lines(
         own = draws and draws._replace(offset=draws.offset + first)
         sink(Piece(place, laid.lines[place], scales.encode, scales.decode, own))
 
-    _each(pieces, work, threads)
+    each_piece(pieces, work, threads)
     return done()
 
 
@@ -112,7 +124,7 @@ Found = tuple[ScalesOf, Callable[[], Done]]
 
 def _apart(laid: Lines, rule: ScaleRule) -> bool:
     """Whether a piece holds all that its scales depend on."""
-    return not rule.whole_first and laid.tile == 1 and laid.lines.shape[1] <= _SIZE
+    return not rule.whole_first and laid.tile == 1 and laid.lines.shape[1] <= PIECE
 
 
 def _by_itself(
@@ -137,18 +149,33 @@ def _after_all(
     laid: Lines, rule: ScaleRule, element: Element, threads: int | None, pieces: list[Place]
 ) -> Found:
     """Scales that depend on numbers of several pieces come from a first pass over all."""
-    amax = laid.shared(_amax(laid, pieces, threads))
-    most = amax.max(initial=0).reshape(1).view(np.float32)[0]
-    with np.errstate(all="ignore"):
-        whole = rule.whole(most, element)
-    scales = _scales(rule, element, amax, whole)
-    encode, decode = laid.spread(scales.encode), laid.spread(scales.decode)
+    found = scales_of_blocks(laid, rule, element, threads)
+    encode, decode = laid.spread(found.scales.encode), laid.spread(found.scales.decode)
 
     def scales_of(index: int) -> Scales:
         rows, _ = pieces[index]
-        return Scales(encode[rows], decode[rows], scales.stored)
+        return Scales(encode[rows], decode[rows], found.scales.stored)
 
-    return scales_of, lambda: Done(scales.stored, whole)
+    return scales_of, lambda: Done(found.scales.stored, found.whole)
+
+
+class BlockScales(NamedTuple):
+    """The scales of all blocks of an array, and what they come from."""
+
+    amax: Array  #: each block's largest magnitude, as bits
+    whole: np.float32  #: the scale of the tensor
+    scales: Scales
+
+
+def scales_of_blocks(
+    laid: Lines, rule: ScaleRule, element: Element, threads: int | None
+) -> BlockScales:
+    """Return the scales of all blocks, by one pass over the array."""
+    amax = laid.shared(_amax(laid, threads))
+    most = amax.max(initial=0).reshape(1).view(np.float32)[0]
+    with np.errstate(all="ignore"):
+        whole = rule.whole(most, element)
+    return BlockScales(amax, whole, _scales(rule, element, amax, whole))
 
 
 def _scales(rule: ScaleRule, element: Element, amax: Array, whole: np.float32) -> Scales:
@@ -161,27 +188,35 @@ def _scales(rule: ScaleRule, element: Element, amax: Array, whole: np.float32) -
     )
 
 
-def _amax(laid: Lines, pieces: list[Place], threads: int | None) -> Array:
+def _amax(laid: Lines, threads: int | None) -> Array:
     """Each line's largest magnitude, as bits."""
-    words, count = laid.lines.view(np.uint32), laid.lines.shape[0]
+    words, count, pieces = laid.lines.view(np.uint32), laid.lines.shape[0], pieces_of(laid)
     parts = [np.zeros(rows.stop - rows.start, np.uint32) for rows, _ in pieces]
 
     def work(index: int) -> None:
         part = words[pieces[index]]
         amax_loop(part.shape[1])(part, parts[index])
 
-    _each(pieces, work, threads)
+    each_piece(pieces, work, threads)
     amax = np.zeros(count, np.uint32)
     for (rows, _), part in zip(pieces, parts, strict=True):
         np.maximum(amax[rows], part, out=amax[rows])
     return amax
 
 
-def _each(pieces: list[Any], work: Callable[[int], None], threads: int | None) -> None:
+# --- walking over them -------------------------------------------------------------------------
+
+
+def pieces_of(laid: Lines) -> list[Place]:
+    """Return the places of the pieces; a line of PIECE numbers and more lies in several."""
+    return list(laid.pieces(PIECE))
+
+
+def each_piece(pieces: list[Place], work: Callable[[int], None], threads: int | None) -> None:
     """Do each piece's work, on threads where there are many."""
 
     def chunk(start: int, stop: int) -> None:
-        for index in range(-(-start // _SIZE), -(-stop // _SIZE)):
+        for index in range(-(-start // PIECE), -(-stop // PIECE)):
             work(index)
 
-    run_chunks(chunk, len(pieces) * _SIZE, threads)
+    run_chunks(chunk, len(pieces) * PIECE, threads)

@@ -21,7 +21,17 @@ from fpemu.errors import InputError
 from fpemu.kernels.cpu_blocks import exponent_loop
 from fpemu.scaling.elements import Element
 
-__all__ = ["AmaxRule", "Exponent", "ExponentRule", "FixedRule", "ScaleRule", "Scales", "TwoLevel"]
+__all__ = [
+    "AmaxRule",
+    "Exponent",
+    "ExponentRule",
+    "Exponents",
+    "FixedRule",
+    "ScaleRule",
+    "Scales",
+    "TwoLevel",
+    "exponents_of",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -89,9 +99,9 @@ class ExponentRule(_OneLevel):
 
     def scales(self, amax: Array, element: Element, whole: np.float32) -> Scales:
         """Return the scales of blocks with these largest magnitudes."""
-        how = _EXPONENTS[self.mode](element)
+        how = exponents_of(self.mode, element)
         codes = np.empty(amax.shape, np.uint8)
-        words = how.quotient(amax).view(np.uint32)
+        words = _QUOTIENTS[how.quotient](amax, how.factor).view(np.uint32)
         exponent_loop()(words, how.added, how.tiny, how.emax, codes)
         return Scales(_inverses(self.least, self.broken)[codes], _POWERS[codes], codes)
 
@@ -268,39 +278,50 @@ _FULL = 0x7FFFFF  # the significand's bits
 _HALF = 0x400000  # 2^-127, a subnormal
 
 
-class _Exponents(NamedTuple):
+class Exponents(NamedTuple):
     """How a mode finds the exponent: that of a quotient, to which a carry may add one."""
 
-    quotient: Callable[[Array], Array]
+    quotient: str  #: what it is taken of: "amax", amax "over" a factor, or amax "times" it
+    factor: np.float32
     added: int  #: to the quotient's bits: its carry raises the exponent
     emax: int  #: taken off
     tiny: int  #: subnormals above it count one more than zero
 
 
-def _of_amax(added: int, element: Element) -> _Exponents:
-    return _Exponents(lambda amax: amax, added, element.emax, _FULL - added)
+def exponents_of(mode: Exponent, element: Element) -> Exponents:
+    """Return how a mode finds the exponents of an element's scales."""
+    return _EXPONENTS[mode](element)
 
 
-def _even(element: Element) -> _Exponents:
+_QUOTIENTS: dict[str, Callable[[Array, np.float32], Array]] = {
+    "amax": lambda amax, _: amax,
+    "over": lambda amax, factor: amax / factor,
+    "times": lambda amax, factor: amax * factor,
+}
+
+
+def _of_amax(added: int, element: Element) -> Exponents:
+    return Exponents("amax", _ONE, added, element.emax, _FULL - added)
+
+
+def _even(element: Element) -> Exponents:
     return _of_amax((1 << 23) >> (element.mantissa_bits + 1), element)
 
 
-def _fit(element: Element) -> _Exponents:
+def _fit(element: Element) -> Exponents:
     top = np.float32(element.max).reshape(1).view(np.uint32)
     return _of_amax(_FULL - (int(top[0]) & _FULL), element)
 
 
-def _rceil(element: Element) -> _Exponents:
-    most = np.float32(element.max)
-    return _Exponents(lambda amax: amax / most, _FULL, 0, _HALF)
+def _rceil(element: Element) -> Exponents:
+    return Exponents("over", np.float32(element.max), _FULL, 0, _HALF)
 
 
-def _reciprocal(element: Element) -> _Exponents:
-    factor = _ONE / np.float32(element.max)
-    return _Exponents(lambda amax: amax * factor, _FULL, 0, _HALF)
+def _reciprocal(element: Element) -> Exponents:
+    return Exponents("times", _ONE / np.float32(element.max), _FULL, 0, _HALF)
 
 
-_EXPONENTS: dict[Exponent, Callable[[Element], _Exponents]] = {
+_EXPONENTS: dict[Exponent, Callable[[Element], Exponents]] = {
     Exponent.FLOOR: lambda element: _of_amax(0, element),
     Exponent.CEIL: lambda element: _of_amax(_FULL, element),
     Exponent.EVEN: _even,

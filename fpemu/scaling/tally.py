@@ -15,13 +15,13 @@ from fpemu.arrays import read_floats
 from fpemu.blocks import CREST_STEPS
 from fpemu.cast import Rounding
 from fpemu.errors import InputError
-from fpemu.kernels.cpu_recipe import COUNTS, SUMS, largest_loop, recipe_loop
-from fpemu.kernels.pool import run_chunks
+from fpemu.kernels.cpu_recipe import COUNTS, SUMS, recipe_loop
 from fpemu.limits import word_limits
 from fpemu.outcomes import Outcome
 from fpemu.scaling.catalog import find_recipe
 from fpemu.scaling.elements import Codebook, Element, FloatElement, IntegerElement
 from fpemu.scaling.layout import Lines, lay_out
+from fpemu.scaling.pieces import PIECE, each_piece, pieces_of, scales_of_blocks
 from fpemu.scaling.recipe import Recipe
 from fpemu.scaling.rules import AmaxRule, ExponentRule, Scales, TwoLevel
 from fpemu.tallies import exponent_of
@@ -30,7 +30,6 @@ __all__ = ["RecipeTally", "is_scale_free", "recipe_tally", "scale_bits"]
 
 Array = np.ndarray[Any, Any]
 
-_PIECE = 1 << 16  # numbers looked at in one go
 _LIMIT = 2**62  # numbers counted: far from where int64 wraps
 _BINADES = range(-160, 161)  # of scales: float32 and its reciprocals lie well within
 _CREST_BINS = 32 * CREST_STEPS + 1
@@ -211,7 +210,7 @@ def recipe_tally(
     """
     found = find_recipe(recipe)
     top, bottom = _ends(found.element)
-    rotation = getattr(found, "rotation", None)
+    rotation = found.rotation
     values = np.asarray(read_floats(x)[0])
     if rotation is not None:
         values = rotation.rotate(values.astype(np.float32), axis)
@@ -219,8 +218,7 @@ def recipe_tally(
     kept = plain.round(values, axis=axis, threads=threads)  # refuses float64 too
     laid = lay_out(np.asarray(values, np.float32), found.block, axis)
     left = lay_out(kept, found.block, axis)
-    amax = _largest(laid)
-    scales = _scales(found, laid, amax)
+    amax, _, scales = scales_of_blocks(laid, found.rule, found.element, threads)
     counts, sums = _looked(found, laid, left, scales, (top, bottom), threads)
     numbers = dict(zip(COUNTS, counts.tolist(), strict=True))
     numbers["zero"] -= laid.lines.size - values.size  # what filled up the last blocks
@@ -256,26 +254,10 @@ def scale_bits(recipe: Recipe) -> int:
     >>> scale_bits(find_recipe("nvfp4")), scale_bits(find_recipe("deepseek"))
     (8, 32)
     """
-    return 8 if isinstance(recipe.rule, ExponentRule | TwoLevel) else 32
+    return int(8 * np.dtype(recipe.rule.stored).itemsize)
 
 
 # --- counting ------------------------------------------------------------------------------------
-
-
-def _largest(laid: Lines) -> Array:
-    """Each block's largest magnitude, as bits."""
-    amax = np.zeros(laid.lines.shape[0], np.uint32)
-    largest_loop()(laid.lines.view(np.uint32), amax)
-    return laid.shared(amax)
-
-
-def _scales(recipe: Recipe, laid: Lines, amax: Array) -> Scales:
-    """Each block's scale, as the recipe computes it."""
-    with np.errstate(all="ignore"):
-        most = amax.max(initial=0).reshape(1).view(np.float32)[0]
-        whole = recipe.rule.whole(most, recipe.element)
-        made = recipe.rule.scales(amax.view(np.float32), recipe.element, whole)
-    return Scales(*(np.ascontiguousarray(part) for part in made))
 
 
 def _looked(
@@ -287,26 +269,24 @@ def _looked(
     threads: int | None,
 ) -> tuple[Array, Array]:
     """What COUNTS names of all lines, and what SUMS names of each block."""
-    rule, pieces = recipe.rule, list(laid.pieces(_PIECE))
-    encode = laid.spread(np.asarray(scales.encode, np.float32))
-    decode = laid.spread(np.asarray(scales.decode, np.float32))
+    rule, pieces = recipe.rule, pieces_of(laid)
+    encode, decode = laid.spread(scales.encode), laid.spread(scales.decode)
     with np.errstate(all="ignore"):
         least = _smallest_normal(recipe.element)
         normals = least / decode if rule.divides else least * decode
     loop, width = recipe_loop(rule.divides_first), laid.lines.shape[1]
     counts = np.zeros((len(pieces), len(COUNTS)), np.int64)
     # long lines lie in several pieces: each has sums of its own, added up in their order
-    once = width < _PIECE
+    once = width < PIECE
     sums = np.zeros((laid.lines.shape[0] if once else len(pieces), len(SUMS)))
 
-    def chunk(start: int, stop: int) -> None:
-        for index in range(-(-start // _PIECE), -(-stop // _PIECE)):
-            place = rows, _ = pieces[index]
-            own = sums[rows] if once else sums[index : index + 1]
-            loop(laid.lines[place], left.lines[place], encode[rows], normals[rows], *ends,
-                 counts[index], own)  # fmt: skip
+    def look(index: int) -> None:
+        place = rows, _ = pieces[index]
+        own = sums[rows] if once else sums[index : index + 1]
+        loop(laid.lines[place], left.lines[place], encode[rows], normals[rows], *ends,
+             counts[index], own)  # fmt: skip
 
-    run_chunks(chunk, len(pieces) * _PIECE, threads)
+    each_piece(pieces, look, threads)
     if not once and sums.size:
         sums = sums.reshape(laid.lines.shape[0], -1, len(SUMS)).sum(1)
     if laid.tile > 1 and sums.size:
