@@ -46,15 +46,15 @@ class Answers:
 
         Errors: InputError for a recipe that was not counted, and cannot be told.
         """
-        found = {one.key: self._of(one.recipe, record, factor) for one in self.recipes}
+        found = {one.key: self._of(one, record, factor) for one in self.recipes}
         return Parts.of(record.tally, factor, found)
 
     def outcome(self, record: Record, to: Target, factor: float = 1.0) -> Outcome:
         """Return what a cast or recipe makes of a record's numbers times a power of two."""
         return self.parts(record, factor).outcomes(to, [1.0])[0]
 
-    def _of(self, recipe: Recipe, record: Record, factor: float) -> Scored:
-        tally = self.counted.get((*record.key, str(recipe)))
+    def _of(self, by: ByRecipe, record: Record, factor: float) -> Scored:
+        recipe, tally = by.recipe, self.counted.get((*record.key, by.key))
         if tally is None:
             scored = _by_value(recipe, record, factor)
             if scored is not None:

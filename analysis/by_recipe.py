@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from fpemu.cast import Cast, make_cast
@@ -25,7 +26,7 @@ class ByRecipe:
 
     recipe: Recipe
 
-    @property
+    @cached_property  # asked for of each record
     def key(self) -> str:
         """What tells it from others: the recipe's text."""
         return str(self.recipe)

@@ -128,9 +128,9 @@ class FloatElement:
 
     def __str__(self) -> str:
         text = str(self.cast)
-        if FloatElement.of(text) == self:  # a format alone is read as one that saturates
+        if ":" in text or self.cast.overflow is Overflow.SATURATE:
             return text
-        return f"{text}:overflow={self.cast.overflow.value}"
+        return f"{text}:overflow={self.cast.overflow.value}"  # a format alone is one that saturates
 
 
 @dataclass(frozen=True)

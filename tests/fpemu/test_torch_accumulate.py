@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,21 +21,13 @@ from fpemu.scaling import find_recipe
 
 torch = pytest.importorskip("torch", reason="emulate needs PyTorch")
 
+import linear_layers  # noqa: E402
+from linear_layers import drawn  # noqa: E402
 from torch import nn  # noqa: E402
 
 from fpemu.torch import emulate  # noqa: E402
 
-
-def drawn(*shape: int, seed: int = 0) -> Any:
-    """Numbers of a few magnitudes."""
-    random = torch.Generator().manual_seed(seed)
-    size = torch.randn(*shape, generator=random).exp()
-    return torch.randn(*shape, generator=random) * size
-
-
-def layer(inputs: int, outputs: int, bias: bool = False) -> nn.Linear:
-    torch.manual_seed(7)
-    return nn.Linear(inputs, outputs, bias=bias)
+layer = partial(linear_layers.layer, bias=False)
 
 
 def run(policy: Any, model: Any, x: Any, dy: Any, **options: Any) -> list[Any]:

@@ -19,24 +19,13 @@ from fpemu.scaling import Recipe, find_recipe
 torch = pytest.importorskip("torch", reason="emulate needs PyTorch")
 
 import torch.nn.functional as F  # noqa: E402
+from linear_layers import drawn, layer  # noqa: E402
 from torch import nn  # noqa: E402
 
 from fpemu.torch import emulate  # noqa: E402
 
 RECIPES = ("mxfp8", "mxfp4", "te.mxfp8", "te.block", "deepseek", "te.current", "keras.int8",
            "torchao.float8.rowwise", "nvfp4", "nf4", "1x8 exponent(mode=fit) fp4")  # fmt: skip
-
-
-def drawn(*shape: int, seed: int = 0) -> Any:
-    """Numbers of many magnitudes."""
-    random = torch.Generator().manual_seed(seed)
-    size = torch.randn(*shape, generator=random).exp()
-    return torch.randn(*shape, generator=random) * size
-
-
-def layer(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
-    torch.manual_seed(7)
-    return nn.Linear(inputs, outputs, bias=bias)
 
 
 def run(policy: Any, model: Any, x: Any, dy: Any, **options: Any) -> list[Any]:
